@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hybrid: three tiers, each of which borrows from the one above.
+ *
+ * Shape        size < slab_below (1 KiB)      slab        slabs of 64 KiB      --+
+ *              size <= buddy_above (1 MiB)    segregated  <---------------------+  chunks of 8 MiB --+
+ *              above                          buddy       <-------------------------------------------+
+ *                                               |
+ *                                               device, by the growth policy
+ *
+ *              Small objects cost a bit each and never fragment what is above them; middle sizes are
+ *              cut exactly; large ones come aligned and merge in O(log n). A slab that runs empty
+ *              goes back to the segregated tier, a chunk that does to the buddy, and what the buddy
+ *              has free serves any of them.
+ * Invariants   the tiers' own; an address belongs to the lowest tier that knows it, since a slab is
+ *              a block of the segregated tier and a chunk one of the buddy
+ * Cost         alloc: a comparison more than the tier's; free: up to two hash lookups more
+ * Waste        that of the tier; large blocks round up to powers of two (see buddy)
+ * Threads      one at a time
+ */
+#include "pool.h"
+
+#include <errno.h>
+
+#define HYBRID_TIERS 3
+
+struct hybrid {
+	uint64_t slab_below, buddy_above, slab_size, keep_empty, classes, chunk, min_block;
+	struct gp_pool_options opt;
+
+	struct gp_allocator *slab, *segregated, *buddy;
+	uint64_t live;
+};
+
+/* What a tier lacks may lie empty in the tiers below it. */
+static int hybrid_give_back(struct hybrid *h)
+{
+	uint64_t released = 0;
+	int r = gp_trim(h->slab, 0, &released);
+
+	return r ? r : gp_trim(h->segregated, 0, &released);
+}
+
+static GP_NOINLINE int hybrid_retry(struct hybrid *h, struct gp_allocator *tier,
+				    const struct gp_request *req, struct gp_block *out)
+{
+	int r = hybrid_give_back(h);
+
+	if (!r)
+		r = tier->ops->alloc(tier, req, out);
+	/* No room for a whole slab or chunk: the tier above may have room for the block alone. */
+	if (r > 0 && tier == h->slab) {
+		tier = h->segregated;
+		r = tier->ops->alloc(tier, req, out);
+	}
+	if (r > 0 && tier == h->segregated)
+		r = h->buddy->ops->alloc(h->buddy, req, out);
+	return r;
+}
+
+static int hybrid_alloc(struct gp_allocator *a, const struct gp_request *req, struct gp_block *out)
+{
+	struct hybrid *h = gp_state(a);
+	struct gp_allocator *tier = h->segregated;
+	int r;
+
+	if (req->size < h->slab_below)
+		tier = h->slab;
+	else if (req->size > h->buddy_above)
+		tier = h->buddy;
+	r = tier->ops->alloc(tier, req, out);
+	if (GP_UNLIKELY(r > 0))
+		r = hybrid_retry(h, tier, req, out);
+	h->live += !r;
+	return r;
+}
+static int hybrid_free(struct gp_allocator *a, uint64_t addr)
+{
+	struct hybrid *h = gp_state(a);
+	struct gp_allocator *tier = h->buddy;
+
+	if (h->slab->ops->owns(h->slab, addr))
+		tier = h->slab;
+	else if (h->segregated->ops->owns(h->segregated, addr))
+		tier = h->segregated;
+	int r = tier->ops->free(tier, addr);
+
+	/* The buddy sees a chunk as one live block; inside it only the segregated tier knows. */
+	if (GP_UNLIKELY(r == -EINVAL && tier == h->buddy))
+		r = h->segregated->ops->free(h->segregated, addr);
+	h->live -= !r;
+	return r;
+}
+
+static void hybrid_usage(const struct gp_allocator *a, struct gp_usage *out)
+{
+	const struct hybrid *h = gp_state(a);
+	struct gp_usage slab, seg, buddy;
+
+	gp_usage(h->slab, &slab);
+	gp_usage(h->segregated, &seg);
+	gp_usage(h->buddy, &buddy);
+	/* What a tier holds is granted by the one above, but not to the user. */
+	*out = (struct gp_usage){
+		.live_blocks = h->live,
+		.granted_bytes = slab.granted_bytes + seg.granted_bytes - slab.reserved_bytes +
+				 buddy.granted_bytes - seg.reserved_bytes,
+		.reserved_bytes = buddy.reserved_bytes,
+		.event_waits = seg.event_waits + buddy.event_waits,
+	};
+}
+
+static int hybrid_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
+{
+	struct hybrid *h = gp_state(a);
+	int r = hybrid_give_back(h);
+
+	return r ? r : gp_trim(h->buddy, keep, released);
+}
+
+static int hybrid_check(const struct gp_allocator *a, FILE *why)
+{
+	const struct hybrid *h = gp_state(a);
+	int r = gp_check(h->slab, why);
+
+	if (!r)
+		r = gp_check(h->segregated, why);
+	return r ? r : gp_check(h->buddy, why);
+}
+
+/* From the lowest tier up: each gives its memory to the one above. */
+static void hybrid_fini(struct gp_allocator *a)
+{
+	struct hybrid *h = gp_state(a);
+
+	gp_allocator_destroy(h->slab);
+	gp_allocator_destroy(h->segregated);
+	gp_allocator_destroy(h->buddy);
+}
+
+static int hybrid_make_tiers(struct gp_allocator *a)
+{
+	struct hybrid *h = gp_state(a);
+	const char *streams = gp_stream_rule_choices[h->opt.streams];
+	struct gp_env env = a->env;
+	char base[256], spec[320];
+	int r;
+
+	env.threads = 1; /* only called from here */
+	gp_pool_spec(&h->opt, "buddy", "arena", base, sizeof(base));
+	snprintf(spec, sizeof(spec), "%s,min_block=%llu", base, (unsigned long long)h->min_block);
+	r = gp_allocator_create(spec, a->dev, &env, &h->buddy, a->why, sizeof(a->why));
+	if (r)
+		return r;
+	snprintf(spec, sizeof(spec), "segregated:classes=%llu,chunk=%llu,streams=%s",
+		 (unsigned long long)h->classes, (unsigned long long)h->chunk, streams);
+	r = gp_allocator_create_under(spec, h->buddy, &h->segregated, a->why, sizeof(a->why));
+	if (r)
+		return r;
+	snprintf(spec, sizeof(spec), "slab:max_object=%llu,slab=%llu,keep_empty=%llu,streams=%s",
+		 (unsigned long long)h->slab_below, (unsigned long long)h->slab_size,
+		 (unsigned long long)h->keep_empty, streams);
+	return gp_allocator_create_under(spec, h->segregated, &h->slab, a->why, sizeof(a->why));
+}
+
+static int hybrid_init(struct gp_allocator *a)
+{
+	struct hybrid *h = gp_state(a);
+	int r;
+
+	if (h->slab_below > h->buddy_above)
+		return gp_allocator_why(a, -EINVAL,
+					"slab_below=%llu: expected at most buddy_above=%llu",
+					(unsigned long long)h->slab_below,
+					(unsigned long long)h->buddy_above);
+	if (h->buddy_above > h->chunk)
+		return gp_allocator_why(a, -EINVAL, "chunk=%llu: expected at least buddy_above=%llu",
+					(unsigned long long)h->chunk,
+					(unsigned long long)h->buddy_above);
+	a->cache_max = h->opt.cache;
+	r = hybrid_make_tiers(a);
+	if (r)
+		hybrid_fini(a);
+	return r;
+}
+
+static const struct gp_option hybrid_options[] = {
+	{ .name = "slab_below", .help = "smaller requests go to the slab tier",
+	  .type = GP_OPTION_SIZE, .offset = offsetof(struct hybrid, slab_below),
+	  .default_text = "1K", .min = GP_ALIGN, .max = 512 * GP_KIB },
+	{ .name = "buddy_above", .help = "larger requests go to the buddy tier",
+	  .type = GP_OPTION_SIZE, .offset = offsetof(struct hybrid, buddy_above),
+	  .default_text = "1M", .min = GP_ALIGN, .max = GP_GIB },
+	{ .name = "slab", .help = "slab tier: bytes of a slab", .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct hybrid, slab_size), .default_text = "64K", .min = 4 * GP_KIB,
+	  .max = GP_MIB, .pow2 = true },
+	{ .name = "keep_empty", .help = "slab tier: empty slabs each cache keeps",
+	  .type = GP_OPTION_COUNT, .offset = offsetof(struct hybrid, keep_empty),
+	  .default_text = "1", .max = 1024 },
+	{ .name = "classes", .help = "segregated tier: size classes in each doubling",
+	  .type = GP_OPTION_COUNT, .offset = offsetof(struct hybrid, classes),
+	  .default_text = "4", .min = 1, .max = 32, .pow2 = true },
+	{ .name = "chunk", .help = "segregated tier: what it takes from the buddy tier",
+	  .type = GP_OPTION_SIZE, .offset = offsetof(struct hybrid, chunk), .default_text = "8M",
+	  .min = 64 * GP_KIB, .max = GP_GIB, .pow2 = true },
+	{ .name = "min_block", .help = "buddy tier: smallest block", .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct hybrid, min_block), .default_text = "64K", .min = GP_ALIGN,
+	  .max = 2 * GP_MIB, .pow2 = true },
+	GP_POOL_CHUNK_OPTION(struct hybrid, opt.chunk, "arena"),
+	GP_POOL_OPTIONS(struct hybrid, opt),
+	{ .name = NULL },
+};
+
+const struct gp_allocator_ops gp_hybrid_ops = {
+	.name = "hybrid",
+	.summary = "slab below 1 KiB, segregated lists to 1 MiB, buddy above",
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS,
+	.state_size = sizeof(struct hybrid),
+	.options = hybrid_options,
+	.init = hybrid_init,
+	.fini = hybrid_fini,
+	.alloc = hybrid_alloc,
+	.free = hybrid_free,
+	.usage = hybrid_usage,
+	.check = hybrid_check,
+	.trim = hybrid_trim,
+};

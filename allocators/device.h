@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device: where address space and memory come from. Two implementations of one interface:
+ *
+ *   sim   device_sim.c    no GPU: capacity, page granularity, a cost model, switchable defects
+ *   cuda  device_cuda.c   the CUDA runtime; the only file that includes a CUDA header
+ *
+ * Callers use the gp_device_*() functions, never the hooks: they count, time and report.
+ *
+ * Results     0; GP_NOMEM where the device has no memory (or address space) left, which is an
+ *             outcome and leaves nothing changed; -errno for a fault, with gp_device_error()
+ *             naming it. No hook leaves a sticky error behind.
+ * Streams     dense indices. Index 0 is the default stream; others exist from their first use.
+ * Threads     every function may be called from several threads at once.
+ */
+#ifndef GP_DEVICE_H
+#define GP_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base.h"
+
+struct gp_device;
+
+/* What is counted. The driver does the same whatever the size, so calls are what costs. */
+enum gp_call {
+	GP_CALL_RESERVE,     /* cudaMalloc                         */
+	GP_CALL_RELEASE,     /* cudaFree                           */
+	GP_CALL_ASYNC_ALLOC, /* cudaMallocAsync                    */
+	GP_CALL_ASYNC_FREE,  /* cudaFreeAsync                      */
+	GP_CALL_VA_RESERVE,  /* cuMemAddressReserve                */
+	GP_CALL_VA_RELEASE,  /* cuMemAddressFree                   */
+	GP_CALL_CREATE,      /* cuMemCreate                        */
+	GP_CALL_DESTROY,     /* cuMemRelease                       */
+	GP_CALL_MAP,         /* cuMemMap and cuMemSetAccess        */
+	GP_CALL_UNMAP,       /* cuMemUnmap                         */
+	GP_CALL_EVENT_WAIT,  /* cudaEventRecord, cudaStreamWaitEvent */
+	GP_CALL_SYNC,        /* cudaDeviceSynchronize              */
+	GP_CALL_MEMSET,      /* verification only                  */
+	GP_CALL_READ,        /* verification only                  */
+	GP_CALL_N
+};
+
+const char *gp_call_name(enum gp_call call);
+
+struct gp_device_info {
+	char name[64];        /* "NVIDIA H200", "simulated NVIDIA H200" */
+	char driver[32];      /* "13.0", or the profile's name on sim   */
+	uint64_t total_bytes; /* memory of the card, or the simulated capacity */
+	uint64_t page_bytes;  /* granularity of mappings and of large reservations; a power of two */
+	bool vmm;             /* va_reserve .. unmap work */
+	bool async;           /* async_alloc and async_free work */
+	bool simulated;
+};
+
+/* Counters since the device was opened. */
+struct gp_device_stats {
+	uint64_t calls[GP_CALL_N]; /* that succeeded */
+	uint64_t failures;         /* GP_NOMEM or a fault */
+	uint64_t reserved_bytes;   /* memory held now, as the device counts it: whole pages */
+	uint64_t host_ticks;       /* time spent inside the hooks (gp_ticks()). On cuda it is the
+	                            * driver's time; on sim the simulator's own, to be left out */
+	uint64_t model_ns;         /* sim: what the calls would have cost; 0 on cuda */
+};
+
+/* A range of device memory appears or goes. `joins`: it is usable as one piece with a neighbour
+ * at adjoining addresses (pages mapped into one address range); two separate reservations never
+ * are, even where their addresses touch. Called under no lock the callee could need. */
+typedef void gp_device_observer(void *arg, bool added, struct gp_range range, bool joins);
+
+struct gp_device_ops {
+	const char *name;
+	void (*close)(struct gp_device *dev);
+	/* Required. Size > 0. A reservation of more than half a page starts on a page. */
+	int (*reserve)(struct gp_device *dev, uint64_t size, uint64_t *addr);
+	int (*release)(struct gp_device *dev, uint64_t addr);
+	int (*stream_wait)(struct gp_device *dev, uint32_t from, uint32_t to);
+	int (*sync)(struct gp_device *dev);
+	int (*mem_info)(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
+	int (*memset)(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
+	int (*read)(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+	/* Where info.async. */
+	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
+	int (*async_free)(struct gp_device *dev, uint64_t addr, uint32_t stream);
+	/* Where info.vmm. Sizes and addresses are multiples of page_bytes; unmap takes exactly what
+	 * one map made; a handle may be mapped at one place at a time. */
+	int (*va_reserve)(struct gp_device *dev, uint64_t size, uint64_t *addr);
+	int (*va_release)(struct gp_device *dev, uint64_t addr, uint64_t size);
+	int (*create)(struct gp_device *dev, uint64_t size, uint64_t *handle);
+	int (*destroy)(struct gp_device *dev, uint64_t handle, uint64_t size);
+	int (*map)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle);
+	int (*unmap)(struct gp_device *dev, uint64_t addr, uint64_t size);
+};
+
+/* The part every implementation embeds as its first member. */
+struct gp_device {
+	const struct gp_device_ops *ops;
+	struct gp_device_info info;
+	_Atomic uint64_t calls[GP_CALL_N];
+	_Atomic uint64_t failures;
+	_Atomic uint64_t reserved_bytes;
+	_Atomic uint64_t host_ticks;
+	_Atomic uint64_t model_ns;
+	gp_device_observer *observer;
+	void *observer_arg;
+	char error[160]; /* last fault; "" when none */
+};
+
+/* How to open a device. */
+struct gp_device_config {
+	uint64_t capacity;    /* bytes: sim: size of the card; cuda: refuse to hold more. 0: all of it */
+	const char *profile;  /* sim: file with the cost model; NULL: the built-in H200 profile */
+	/* sim defects, for tests. 0: none. Calls are counted over reserve, create and map. */
+	uint64_t fail_call;   /* the n-th such call (from 1) fails with GP_NOMEM, once */
+	uint64_t slow_call;   /* the n-th such call costs slow_ns more */
+	uint64_t slow_ns;
+	uint64_t lose_bytes;  /* each release or destroy leaks this much of the capacity */
+};
+
+/* Opens a device. *whyp (static or in `why`, never freed) explains a failure in one line.
+ * gp_device_open_cuda: -ENODEV no driver or no GPU; -ENOSYS built without CUDA. */
+int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **out, char *why,
+		       size_t why_size);
+int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **out, char *why,
+			size_t why_size);
+/* NULL is fine. Everything reserved must have been released. */
+struct gp_device *gp_device_close(struct gp_device *dev);
+
+int gp_device_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
+int gp_device_release(struct gp_device *dev, uint64_t addr);
+int gp_device_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
+int gp_device_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream);
+int gp_device_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
+int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size);
+int gp_device_create(struct gp_device *dev, uint64_t size, uint64_t *handle);
+int gp_device_destroy(struct gp_device *dev, uint64_t handle, uint64_t size);
+int gp_device_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle);
+int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
+/* Records an event on `from` and makes `to` wait for it: work queued on `to` from now on runs
+ * after everything now queued on `from`. */
+int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to);
+int gp_device_sync(struct gp_device *dev);
+int gp_device_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
+int gp_device_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
+int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+
+void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out);
+const char *gp_device_error(const struct gp_device *dev);
+/* One observer at a time; NULL ends it. Ranges already held are not reported. */
+void gp_device_observe(struct gp_device *dev, gp_device_observer *fn, void *arg);
+
+/* For implementations. */
+void gp_device_init(struct gp_device *dev, const struct gp_device_ops *ops);
+/* Memory came or went: keeps reserved_bytes and tells the observer. */
+void gp_device_range_added(struct gp_device *dev, struct gp_range range, bool joins);
+void gp_device_range_gone(struct gp_device *dev, struct gp_range range, bool joins);
+/* Records a fault's text; returns err. */
+int gp_device_fault(struct gp_device *dev, int err, const char *fmt, ...) GP_PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_cuda: the first GPU of the machine, through the CUDA runtime. The program links to
+ * cudart only, statically, and starts on machines without a driver.
+ *
+ * Books        what is reserved and mapped, with its size: cudaFree does not say how much it freed.
+ *              A reservation above half a page counts as whole pages. A smaller one counts its own
+ *              size, rounded to 512: an estimate, since the driver does not tell which page it
+ *              took. The pool of cudaMallocAsync is asked what it holds.
+ * Capacity     what would exceed cfg.capacity is refused before the driver is asked. Memory that
+ *              the stream-ordered pool merely keeps does not count.
+ * Errors       out of memory is GP_NOMEM. Everything else is a negative errno, with CUDA's own name
+ *              in gp_device_error(). The runtime's last error is cleared each time; errors that
+ *              destroy the context (an illegal address in a kernel) come back at every call, and
+ *              are reported each time.
+ * Observer     hears of reservations and mappings, not of the pool, whose ranges nobody knows
+ * Threads      one lock for the books and one for streams and events; none is held over a call that
+ *              reserves or maps. What goes is reported before the driver can hand it out again.
+ */
+#include "device_cuda.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SMALL_GRANULE UINT64_C(512)
+#define STREAMS_MAX 65536 /* indices are dense: a larger one is a mistake */
+
+static int cuda_errno(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorInvalidValue:
+	case cudaErrorInvalidDevicePointer:
+	case cudaErrorInvalidResourceHandle:
+		return -EINVAL;
+	case cudaErrorNotSupported:
+		return -ENOTSUP;
+	case cudaErrorNoDevice:
+	case cudaErrorInsufficientDriver:
+		return -ENODEV;
+	default:
+		return -EIO;
+	}
+}
+
+int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call)
+{
+	if (GP_LIKELY(e == cudaSuccess))
+		return 0;
+	(void)cudaGetLastError(); /* else the next call of anybody would report it again */
+	if (e == cudaErrorMemoryAllocation)
+		return GP_NOMEM;
+	return gp_device_fault(dev, cuda_errno(e), "%s: %s (%s)", call, cudaGetErrorName(e),
+			       cudaGetErrorString(e));
+}
+
+int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&cu->books);
+	if (cu->capacity && (cu->held > cu->capacity || bytes > cu->capacity - cu->held))
+		r = GP_NOMEM;
+	else
+		cu->held += bytes;
+	pthread_mutex_unlock(&cu->books);
+	return r;
+}
+
+void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes)
+{
+	pthread_mutex_lock(&cu->books);
+	cu->held -= bytes;
+	pthread_mutex_unlock(&cu->books);
+}
+
+int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range range,
+		 uint64_t counted)
+{
+	int r;
+
+	pthread_mutex_lock(&cu->books);
+	r = gp_range_set_insert(set, range.addr, range.size, counted);
+	pthread_mutex_unlock(&cu->books);
+	return r;
+}
+
+/* Takes a range out of the books; -EINVAL with a text where none starts there. */
+static int cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t addr,
+		       const char *call, struct gp_range_entry *out)
+{
+	int r;
+
+	pthread_mutex_lock(&cu->books);
+	r = gp_range_set_remove(set, addr, out);
+	pthread_mutex_unlock(&cu->books);
+	if (!r)
+		return 0;
+	return gp_device_fault(&cu->base, -EINVAL, "%s: 0x%" PRIx64 " is not held, or was given "
+			       "back before", call, addr);
+}
+
+/* -- reservations ----------------------------------------------------------------------------- */
+
+static uint64_t cuda_footprint(const struct gp_device *dev, uint64_t size)
+{
+	uint64_t page = dev->info.page_bytes;
+
+	return gp_align_up(size, size > page / 2 ? page : SMALL_GRANULE);
+}
+
+static int cuda_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	uint64_t bytes = cuda_footprint(dev, gp_min_u64(size, GP_SIZE_MAX));
+	void *p = NULL;
+	int r = gp_cuda_claim(cu, bytes);
+
+	if (r)
+		return r;
+	r = gp_cuda_result(dev, cudaMalloc(&p, (size_t)size), "cudaMalloc");
+	if (r)
+		goto unclaim;
+	r = gp_cuda_book(cu, &cu->blocks, (struct gp_range){ (uintptr_t)p, size }, bytes);
+	if (r)
+		goto release;
+	*addr = (uintptr_t)p;
+	gp_device_range_added(dev, (struct gp_range){ *addr, bytes }, false);
+	return 0;
+release:
+	(void)cudaFree(p);
+unclaim:
+	gp_cuda_unclaim(cu, bytes);
+	return r;
+}
+
+static int cuda_release(struct gp_device *dev, uint64_t addr)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	struct gp_range_entry e;
+	int r = cuda_unbook(cu, &cu->blocks, addr, "cudaFree", &e);
+
+	if (r)
+		return r;
+	gp_device_range_gone(dev, (struct gp_range){ e.addr, e.tag }, false);
+	gp_cuda_unclaim(cu, e.tag);
+	/* Fails only where the context is lost, and the memory with it. */
+	return gp_cuda_result(dev, cudaFree((void *)(uintptr_t)addr), "cudaFree");
+}
+
+static int cuda_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	size_t free_now, total;
+	int r = gp_cuda_result(dev, cudaMemGetInfo(&free_now, &total), "cudaMemGetInfo");
+
+	if (r)
+		return r;
+	*free_bytes = free_now;
+	*total_bytes = total;
+	if (!cu->capacity)
+		return 0;
+	pthread_mutex_lock(&cu->books);
+	*free_bytes = gp_min_u64(free_now, cu->capacity - gp_min_u64(cu->held, cu->capacity));
+	pthread_mutex_unlock(&cu->books);
+	*total_bytes = gp_min_u64(total, cu->capacity);
+	return 0;
+}
+
+/* -- streams ---------------------------------------------------------------------------------- */
+
+static int streams_grow(struct gp_cuda *cu, uint32_t index)
+{
+	size_t n = (size_t)index + 1;
+	struct gp_cuda_stream *grown;
+
+	if (index >= STREAMS_MAX)
+		return gp_device_fault(&cu->base, -EINVAL, "stream %" PRIu32 ": at most %d", index,
+				       STREAMS_MAX);
+	grown = realloc(cu->streams, n * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	memset(&grown[cu->n_streams], 0, (n - cu->n_streams) * sizeof(*grown));
+	cu->streams = grown;
+	cu->n_streams = index + 1;
+	return 0;
+}
+
+/* The stream of an index, made at its first use. The caller holds streams_lock. */
+static int cuda_stream_at(struct gp_cuda *cu, uint32_t index, struct gp_cuda_stream **out)
+{
+	struct gp_cuda_stream *s;
+	int r = index < cu->n_streams ? 0 : streams_grow(cu, index);
+
+	if (r)
+		return r;
+	s = &cu->streams[index];
+	/* Non-blocking: work on it does not wait for the default stream's, as the side streams
+	 * of training programs are made. */
+	if (index && !s->made)
+		r = gp_cuda_result(&cu->base,
+				cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
+				"cudaStreamCreateWithFlags");
+	if (r)
+		return r;
+	s->made = true;
+	*out = s;
+	return 0;
+}
+
+/* The default stream needs no look into the table. */
+static int cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out)
+{
+	struct gp_cuda_stream *s;
+	int r;
+
+	*out = NULL;
+	if (!index)
+		return 0;
+	pthread_mutex_lock(&cu->streams_lock);
+	r = cuda_stream_at(cu, index, &s);
+	if (!r)
+		*out = s->stream;
+	pthread_mutex_unlock(&cu->streams_lock);
+	return r;
+}
+
+/* Record and wait under the lock: a wait counts for the last record of its event before it. */
+static int streams_wait_locked(struct gp_cuda *cu, uint32_t from, uint32_t to)
+{
+	struct gp_device *dev = &cu->base;
+	struct gp_cuda_stream *f, *t;
+	cudaStream_t waiting;
+	int r = cuda_stream_at(cu, to, &t);
+
+	if (r)
+		return r;
+	waiting = t->stream; /* t may move when the table grows */
+	r = cuda_stream_at(cu, from, &f);
+	if (!r && !f->event)
+		r = gp_cuda_result(dev, cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming),
+				"cudaEventCreateWithFlags");
+	if (!r)
+		r = gp_cuda_result(dev, cudaEventRecord(f->event, f->stream), "cudaEventRecord");
+	if (!r)
+		r = gp_cuda_result(dev, cudaStreamWaitEvent(waiting, f->event, 0),
+				"cudaStreamWaitEvent");
+	return r;
+}
+
+static int cuda_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	int r;
+
+	pthread_mutex_lock(&cu->streams_lock);
+	r = streams_wait_locked(cu, from, to);
+	pthread_mutex_unlock(&cu->streams_lock);
+	return r;
+}
+
+static int cuda_sync(struct gp_device *dev)
+{
+	return gp_cuda_result(dev, cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+/* -- the stream-ordered pool ------------------------------------------------------------------ */
+
+/* Asks the pool what it holds. It keeps everything, so that only an allocation can change that. */
+static int cuda_pool_count(struct gp_cuda *cu)
+{
+	cuuint64_t now = 0;
+	uint64_t before;
+	int r = gp_cuda_result(&cu->base,
+			    cudaMemPoolGetAttribute(cu->pool, cudaMemPoolAttrReservedMemCurrent,
+						    &now),
+			    "cudaMemPoolGetAttribute");
+
+	if (r)
+		return r;
+	before = atomic_exchange(&cu->pool_reserved, now);
+	atomic_fetch_add(&cu->base.reserved_bytes, now - before);
+	return 0;
+}
+
+static int cuda_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	uint64_t bytes = gp_align_up(gp_min_u64(size, GP_SIZE_MAX), SMALL_GRANULE);
+	cudaStream_t s;
+	void *p = NULL;
+	int r = cuda_stream_handle(cu, stream, &s);
+
+	if (!r)
+		r = gp_cuda_claim(cu, bytes);
+	if (r)
+		return r;
+	r = gp_cuda_result(dev, cudaMallocAsync(&p, (size_t)size, s), "cudaMallocAsync");
+	if (r)
+		goto unclaim;
+	r = gp_cuda_book(cu, &cu->async, (struct gp_range){ (uintptr_t)p, size }, bytes);
+	if (r)
+		goto release;
+	*addr = (uintptr_t)p;
+	return cuda_pool_count(cu);
+release:
+	(void)cudaFreeAsync(p, s);
+unclaim:
+	gp_cuda_unclaim(cu, bytes);
+	return r;
+}
+
+static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	struct gp_range_entry e;
+	cudaStream_t s;
+	int r = cuda_stream_handle(cu, stream, &s);
+
+	if (!r)
+		r = cuda_unbook(cu, &cu->async, addr, "cudaFreeAsync", &e);
+	if (r)
+		return r;
+	gp_cuda_unclaim(cu, e.tag);
+	return gp_cuda_result(dev, cudaFreeAsync((void *)(uintptr_t)addr, s), "cudaFreeAsync");
+}
+
+/* -- contents --------------------------------------------------------------------------------- */
+
+static int cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
+{
+	int r = gp_cuda_result(dev, cudaMemset((void *)(uintptr_t)addr, value, (size_t)size),
+			    "cudaMemset");
+
+	/* Other streams do not wait for the default one: make it true for all of them now. */
+	return r ? r : gp_cuda_result(dev, cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
+}
+
+static int cuda_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
+{
+	return gp_cuda_result(dev,
+			   cudaMemcpy(host, (const void *)(uintptr_t)addr, size,
+				      cudaMemcpyDeviceToHost),
+			   "cudaMemcpy");
+}
+
+/* -- opening and closing ---------------------------------------------------------------------- */
+
+static void cuda_free(struct gp_cuda *cu)
+{
+	for (uint32_t i = 0; i < cu->n_streams; i++) {
+		if (cu->streams[i].event)
+			(void)cudaEventDestroy(cu->streams[i].event);
+		if (cu->streams[i].stream)
+			(void)cudaStreamDestroy(cu->streams[i].stream);
+	}
+	free(cu->streams);
+	gp_range_set_fini(&cu->blocks);
+	gp_range_set_fini(&cu->async);
+	gp_range_set_fini(&cu->maps);
+	pthread_mutex_destroy(&cu->books);
+	pthread_mutex_destroy(&cu->streams_lock);
+	free(cu);
+}
+
+static void cuda_close(struct gp_device *dev)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+
+	if (dev->info.async) {
+		(void)cudaDeviceSynchronize();
+		(void)cudaMemPoolTrimTo(cu->pool, 0);
+	}
+	(void)cudaGetLastError();
+	cuda_free(cu);
+}
+
+static const struct gp_device_ops cuda_ops = {
+	.name = "cuda",
+	.close = cuda_close,
+	.reserve = cuda_reserve,
+	.release = cuda_release,
+	.stream_wait = cuda_stream_wait,
+	.sync = cuda_sync,
+	.mem_info = cuda_mem_info,
+	.memset = cuda_memset,
+	.read = cuda_read,
+	.async_alloc = cuda_async_alloc,
+	.async_free = cuda_async_free,
+	.va_reserve = gp_cuda_va_reserve,
+	.va_release = gp_cuda_va_release,
+	.create = gp_cuda_create,
+	.destroy = gp_cuda_destroy,
+	.map = gp_cuda_map,
+	.unmap = gp_cuda_unmap,
+};
+
+/* The pool keeps what it gets: with the default threshold of 0 each synchronisation would give
+ * it all back, and the next allocation cost as much as cudaMalloc. */
+static void cuda_setup_pool(struct gp_cuda *cu)
+{
+	cuuint64_t keep = UINT64_MAX;
+	int supported = 0;
+
+	if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, 0) ==
+		    cudaSuccess && supported &&
+	    cudaDeviceGetDefaultMemPool(&cu->pool, 0) == cudaSuccess &&
+	    cudaMemPoolSetAttribute(cu->pool, cudaMemPoolAttrReleaseThreshold, &keep) ==
+		    cudaSuccess)
+		cu->base.info.async = true;
+	(void)cudaGetLastError();
+}
+
+static int cuda_describe(struct gp_cuda *cu, int driver)
+{
+	struct gp_device_info *info = &cu->base.info;
+	struct cudaDeviceProp prop;
+	int r = gp_cuda_result(&cu->base, cudaSetDevice(0), "cudaSetDevice");
+
+	if (!r)
+		r = gp_cuda_result(&cu->base, cudaGetDeviceProperties(&prop, 0),
+				"cudaGetDeviceProperties");
+	if (r)
+		return r;
+	snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
+	snprintf(info->driver, sizeof(info->driver), "%d.%d", driver / 1000, driver % 1000 / 10);
+	info->total_bytes = prop.totalGlobalMem;
+	gp_cuda_setup_vmm(cu);
+	cuda_setup_pool(cu);
+	/* The first allocation of a context is slow; here it is nobody's measurement. */
+	return gp_cuda_result(&cu->base, cudaFree(NULL), "cudaFree");
+}
+
+/* Is there a GPU that this program can use? Asks without creating a context. */
+static int cuda_probe(int *driver, char *why, size_t why_size)
+{
+	cudaError_t e;
+	int n = 0;
+
+	*driver = 0;
+	(void)cudaDriverGetVersion(driver);
+	if (!*driver) {
+		snprintf(why, why_size, "no NVIDIA driver found on this machine");
+		return -ENODEV;
+	}
+	e = cudaGetDeviceCount(&n);
+	(void)cudaGetLastError();
+	if (e == cudaErrorInsufficientDriver) {
+		snprintf(why, why_size, "the NVIDIA driver is for CUDA %d.%d, this program needs "
+			 "one for CUDA %d", *driver / 1000, *driver % 1000 / 10,
+			 CUDART_VERSION / 1000);
+		return -ENODEV;
+	}
+	if (e == cudaErrorNoDevice || (e == cudaSuccess && !n)) {
+		snprintf(why, why_size, "no NVIDIA GPU found, though a driver is installed");
+		return -ENODEV;
+	}
+	if (e != cudaSuccess) {
+		snprintf(why, why_size, "cudaGetDeviceCount: %s (%s)", cudaGetErrorName(e),
+			 cudaGetErrorString(e));
+		return cuda_errno(e);
+	}
+	return 0;
+}
+
+int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **out, char *why,
+			size_t why_size)
+{
+	struct gp_cuda *cu;
+	int driver, r = cuda_probe(&driver, why, why_size);
+
+	if (r)
+		return r;
+	cu = calloc(1, sizeof(*cu));
+	if (!cu) {
+		snprintf(why, why_size, "out of host memory");
+		return -ENOMEM;
+	}
+	gp_device_init(&cu->base, &cuda_ops);
+	cu->capacity = cfg->capacity;
+	pthread_mutex_init(&cu->books, NULL);
+	pthread_mutex_init(&cu->streams_lock, NULL);
+	gp_range_set_init(&cu->blocks);
+	gp_range_set_init(&cu->async);
+	gp_range_set_init(&cu->maps);
+	r = cuda_describe(cu, driver);
+	if (r) {
+		snprintf(why, why_size, "%s", r == GP_NOMEM ? "the GPU has no memory left for a "
+			 "context" : cu->base.error);
+		cuda_free(cu);
+		return r == GP_NOMEM ? -ENODEV : r;
+	}
+	*out = &cu->base;
+	return 0;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_cuda: what the files of the CUDA device share. The only header that includes CUDA's, and
+ * only they include it.
+ *
+ *   device_cuda.c      opening, reservations, streams, the stream-ordered pool, contents
+ *   device_cuda_vmm.c  virtual memory, by the driver's calls
+ */
+#ifndef GP_DEVICE_CUDA_H
+#define GP_DEVICE_CUDA_H
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+#include "device.h"
+#include "range_set.h"
+
+/* The driver's calls for virtual memory, all of them since CUDA 10.2. */
+struct gp_cuda_driver {
+	PFN_cuMemAddressReserve_v10020 address_reserve;
+	PFN_cuMemAddressFree_v10020 address_free;
+	PFN_cuMemCreate_v10020 create;
+	PFN_cuMemRelease_v10020 release;
+	PFN_cuMemMap_v10020 map;
+	PFN_cuMemSetAccess_v10020 set_access;
+	PFN_cuMemUnmap_v10020 unmap;
+	PFN_cuMemGetAllocationGranularity_v10020 granularity;
+	PFN_cuGetErrorName_v6000 error_name;
+};
+
+struct gp_cuda_stream {
+	cudaStream_t stream; /* NULL is the default stream, index 0 */
+	cudaEvent_t event;   /* recorded on this stream when another one waits */
+	bool made;
+};
+
+struct gp_cuda {
+	struct gp_device base;
+	struct gp_cuda_driver drv;
+	CUmemAllocationProp prop;
+	uint64_t capacity; /* 0: no limit but the card's */
+
+	pthread_mutex_t books;
+	uint64_t held; /* counted against capacity */
+	struct gp_range_set blocks, async, maps; /* as asked for; tag: bytes they count for */
+
+	cudaMemPool_t pool;
+	_Atomic uint64_t pool_reserved; /* as last asked */
+
+	pthread_mutex_t streams_lock;
+	struct gp_cuda_stream *streams;
+	uint32_t n_streams;
+};
+
+static inline struct gp_cuda *gp_cuda_of(struct gp_device *dev)
+{
+	return (struct gp_cuda *)(void *)dev;
+}
+
+/* The result of a runtime call, as this project's: out of memory is GP_NOMEM, the last error is
+ * cleared. */
+int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call);
+/* Takes bytes from the capacity, before the driver is asked; GP_NOMEM. And gives them back. */
+int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes);
+void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes);
+/* Remembers a range in one of the books, and the bytes that it counts for. */
+int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range range,
+		 uint64_t counted);
+
+/* device_cuda_vmm.c: finds the driver's calls; sets info.vmm and info.page_bytes. */
+void gp_cuda_setup_vmm(struct gp_cuda *cu);
+/* The hooks of device.h. */
+int gp_cuda_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
+int gp_cuda_va_release(struct gp_device *dev, uint64_t addr, uint64_t size);
+int gp_cuda_create(struct gp_device *dev, uint64_t size, uint64_t *handle);
+int gp_cuda_destroy(struct gp_device *dev, uint64_t handle, uint64_t size);
+int gp_cuda_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle);
+int gp_cuda_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
+
+#endif

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_sim: a GPU's memory without the GPU. The simulated driver keeps books as the real one
+ * does and adds what each call would have cost to model_ns.
+ *
+ * Shape        capacity   counted in pages of 2 MiB; what no longer fits is GP_NOMEM
+ *              addresses  sim_space.h: top-down in units of 32 MiB, holes first
+ *              blocks     reservations; those of at most 1 MiB share pages (sim_pages.h)
+ *              vas, maps  virtual memory: sim_vmm.c
+ *              pool       the stream-ordered pool: chunks of 32 MiB that are never given back
+ *              fills      what memset wrote, as ranges; all other memory reads as 0xAA
+ * Invariants   1. held = pages of blocks + sizes of handles + chunks of the pool <= capacity - lost
+ *              2. a page that no block or mapping covers has no fills
+ *              3. reserved_bytes is held, less what is created but not mapped
+ * Cost         below 200 ns for a small reservation and its release; see device_profile.h for
+ *              what is charged. A call that fails is charged nothing, since that was not measured.
+ * Not done     queued GPU work: cudaFree waits for it, which took 22 ms behind 18 ms of work on an
+ *              H200, but a trace does not say what is queued. Memory of the pool changes streams
+ *              without a wait. A mapping moved elsewhere loses its contents.
+ * Threads      one lock. The observer is called outside it: what goes is reported before anybody
+ *              else can get it, what comes before its taker has it.
+ */
+#include "device_sim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define PAGE_BYTES GP_SIM_PAGE_BYTES
+#define SHARED_MAX (PAGE_BYTES / 2)
+/* cudaMallocAsync's pool grows by this on the drivers we know; the exact size is tried next. */
+#define POOL_CHUNK (32 * GP_MIB)
+#define UNWRITTEN 0xAA
+
+static void sim_add_ns(struct gp_sim *sim, uint64_t ns)
+{
+	atomic_fetch_add_explicit(&sim->base.model_ns, ns, memory_order_relaxed);
+}
+
+void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
+{
+	sim_add_ns(sim, gp_profile_ns(&sim->profile, cost, size));
+}
+
+int gp_sim_defect(struct gp_sim *sim)
+{
+	uint64_t n = ++sim->n_fallible;
+
+	if (n == sim->cfg.slow_call)
+		sim_add_ns(sim, sim->cfg.slow_ns);
+	return n == sim->cfg.fail_call ? GP_NOMEM : 0;
+}
+
+uint64_t gp_sim_room(const struct gp_sim *sim)
+{
+	return sim->capacity - sim->held - sim->lost;
+}
+
+void gp_sim_lose(struct gp_sim *sim)
+{
+	sim->lost += gp_min_u64(sim->cfg.lose_bytes, gp_sim_room(sim));
+}
+
+/* Memory and addresses for whole pages. */
+static int sim_take_pages(struct gp_sim *sim, uint64_t bytes, uint64_t *addr)
+{
+	int r = bytes > gp_sim_room(sim) ? GP_NOMEM : gp_sim_space_take(&sim->space, bytes, addr);
+
+	if (!r)
+		sim->held += bytes;
+	return r;
+}
+
+static void sim_give_pages(struct gp_sim *sim, uint64_t addr, uint64_t bytes)
+{
+	sim->held -= bytes;
+	gp_sim_space_give(&sim->space, addr, bytes);
+}
+
+/* -- what memset wrote ------------------------------------------------------------------------ */
+
+/* The first part of [addr, end) that was written, or false. */
+static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
+		      struct gp_range_entry *out)
+{
+	const struct gp_range_entry *e = gp_range_set_containing(&sim->fills, addr);
+
+	if (!e)
+		e = gp_range_set_ceiling(&sim->fills, addr);
+	if (!e || e->addr >= end)
+		return false;
+	out->addr = gp_max_u64(e->addr, addr);
+	out->size = gp_min_u64(e->addr + e->size, end) - out->addr;
+	out->tag = e->tag;
+	return true;
+}
+
+int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size)
+{
+	struct gp_range_entry e;
+	int r = 0;
+
+	if (!sim->fills.n)
+		return 0;
+	while (!r && fill_next(sim, addr, addr + size, &e))
+		r = gp_range_set_carve(&sim->fills, e.addr, e.size);
+	return r;
+}
+
+/* Is every byte of the range memory of this device? */
+static bool sim_covers(const struct gp_sim *sim, uint64_t addr, uint64_t size)
+{
+	uint64_t end = addr + size;
+
+	if (end < addr)
+		return false;
+	while (addr < end) {
+		const struct gp_range_entry *e = gp_range_set_containing(&sim->blocks, addr);
+
+		if (!e)
+			e = gp_range_set_containing(&sim->maps, addr);
+		if (!e)
+			e = gp_range_set_containing(&sim->pool_chunks, addr);
+		if (!e)
+			return false;
+		addr = e->addr + e->size;
+	}
+	return true;
+}
+
+static int sim_no_memory_at(struct gp_sim *sim, const char *call, uint64_t addr, uint64_t size)
+{
+	return gp_device_fault(&sim->base, -EINVAL,
+			       "%s: 0x%" PRIx64 " + %" PRIu64 " is not all device memory", call,
+			       addr, size);
+}
+
+static int sim_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	int r;
+
+	pthread_mutex_lock(&sim->lock);
+	if (!sim_covers(sim, addr, size)) {
+		r = sim_no_memory_at(sim, "memset", addr, size);
+	} else {
+		r = gp_sim_fill_clear(sim, addr, size);
+		if (!r)
+			r = gp_range_set_insert_merge(&sim->fills, addr, size, value);
+	}
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
+
+static int sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	unsigned char *to = host;
+	struct gp_range_entry e;
+	int r = 0;
+
+	pthread_mutex_lock(&sim->lock);
+	if (!sim_covers(sim, addr, size)) {
+		r = sim_no_memory_at(sim, "read", addr, size);
+		goto out;
+	}
+	memset(to, UNWRITTEN, size);
+	for (uint64_t at = addr; fill_next(sim, at, addr + size, &e); at = e.addr + e.size)
+		memset(to + (e.addr - addr), (int)e.tag, (size_t)e.size);
+out:
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
+
+/* -- reservations ----------------------------------------------------------------------------- */
+
+static int sim_reserve_pages(struct gp_sim *sim, uint64_t size, struct gp_range *added)
+{
+	uint64_t bytes = gp_align_up(size, PAGE_BYTES);
+	int r = sim_take_pages(sim, bytes, &added->addr);
+
+	if (r)
+		return r;
+	r = gp_range_set_insert(&sim->blocks, added->addr, bytes, 0);
+	if (r) {
+		sim_give_pages(sim, added->addr, bytes);
+		return r;
+	}
+	added->size = bytes;
+	gp_sim_charge(sim, GP_COST_MALLOC_PAGES, size);
+	return 0;
+}
+
+/* A page for small reservations; it costs what a reservation of one page costs. */
+static int sim_open_page(struct gp_sim *sim, struct gp_range *added)
+{
+	struct gp_sim_page *page;
+	int r = sim_take_pages(sim, PAGE_BYTES, &added->addr);
+
+	if (r)
+		return r;
+	page = gp_sim_page_add(&sim->pages, added->addr);
+	if (!page || gp_range_set_insert(&sim->blocks, added->addr, PAGE_BYTES, (uintptr_t)page)) {
+		if (page)
+			gp_sim_page_drop(&sim->pages, page);
+		sim_give_pages(sim, added->addr, PAGE_BYTES);
+		return -ENOMEM;
+	}
+	added->size = PAGE_BYTES;
+	gp_sim_charge(sim, GP_COST_MALLOC_PAGES, PAGE_BYTES);
+	return 0;
+}
+
+static int sim_reserve_shared(struct gp_sim *sim, uint64_t size, uint64_t *addr,
+			      struct gp_range *added)
+{
+	int r;
+
+	if (gp_sim_pages_take(&sim->pages, size, addr)) {
+		gp_sim_charge(sim, GP_COST_MALLOC_SHARED, size);
+		return 0;
+	}
+	r = sim_open_page(sim, added);
+	if (!r)
+		(void)gp_sim_pages_take(&sim->pages, size, addr);
+	return r;
+}
+
+static int sim_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	struct gp_range added = { 0, 0 };
+	int r;
+
+	pthread_mutex_lock(&sim->lock);
+	r = size > GP_SIZE_MAX ? GP_NOMEM : gp_sim_defect(sim);
+	if (!r && size <= SHARED_MAX) {
+		r = sim_reserve_shared(sim, size, addr, &added);
+	} else if (!r) {
+		r = sim_reserve_pages(sim, size, &added);
+		if (!r)
+			*addr = added.addr;
+	}
+	pthread_mutex_unlock(&sim->lock);
+	if (added.size)
+		gp_device_range_added(dev, added, false);
+	return r;
+}
+
+/* Takes the reservation out of the books; gone.size: pages that nobody uses now. */
+static int sim_unbook(struct gp_sim *sim, uint64_t addr, struct gp_range *gone)
+{
+	const struct gp_range_entry *found = gp_range_set_containing(&sim->blocks, addr);
+	struct gp_sim_page *page;
+	bool empty = true;
+
+	if (!found)
+		return -EINVAL;
+	page = (struct gp_sim_page *)(uintptr_t)found->tag;
+	if (page ? gp_sim_page_give(&sim->pages, page, addr, &empty) != 0 : found->addr != addr)
+		return -EINVAL;
+	if (!empty) {
+		gp_sim_charge(sim, GP_COST_FREE_SHARED, 1);
+		return 0;
+	}
+	*gone = (struct gp_range){ found->addr, found->size };
+	gp_range_set_remove(&sim->blocks, found->addr, NULL);
+	if (page)
+		gp_sim_page_drop(&sim->pages, page);
+	gp_sim_charge(sim, GP_COST_FREE_PAGES, gone->size);
+	return 0;
+}
+
+static int sim_release(struct gp_device *dev, uint64_t addr)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	struct gp_range gone = { 0, 0 };
+	int r;
+
+	pthread_mutex_lock(&sim->lock);
+	r = sim_unbook(sim, addr, &gone);
+	if (!r && !gone.size)
+		gp_sim_lose(sim);
+	pthread_mutex_unlock(&sim->lock);
+	if (r)
+		return gp_device_fault(dev, r, "release: 0x%" PRIx64 " is not reserved, or was "
+				       "released before", addr);
+	if (!gone.size)
+		return 0;
+	gp_device_range_gone(dev, gone, false);
+	pthread_mutex_lock(&sim->lock);
+	r = gp_sim_fill_clear(sim, gone.addr, gone.size);
+	sim_give_pages(sim, gone.addr, gone.size);
+	gp_sim_lose(sim);
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
+
+/* -- the stream-ordered pool ------------------------------------------------------------------ */
+
+/* One more chunk; where it does not fit, whole pages for just this request. */
+static int sim_pool_grow(struct gp_sim *sim, uint64_t size, struct gp_range *added)
+{
+	uint64_t exact = gp_align_up(size, PAGE_BYTES);
+	int r;
+
+	added->size = gp_align_up(size, POOL_CHUNK);
+	if (added->size > gp_sim_room(sim))
+		added->size = exact;
+	r = sim_take_pages(sim, added->size, &added->addr);
+	if (r)
+		goto none;
+	r = gp_range_set_insert(&sim->pool_chunks, added->addr, added->size, 0);
+	if (r)
+		goto give;
+	r = gp_range_set_insert_merge(&sim->pool_free, added->addr, added->size, 0);
+	if (!r)
+		return 0;
+	gp_range_set_remove(&sim->pool_chunks, added->addr, NULL);
+give:
+	sim_give_pages(sim, added->addr, added->size);
+none:
+	added->size = 0;
+	return r;
+}
+
+static int sim_pool_alloc(struct gp_sim *sim, uint64_t size, uint64_t *addr,
+			  struct gp_range *added)
+{
+	enum gp_cost cost = GP_COST_ASYNC_WARM;
+	uint64_t at;
+	int r;
+
+	if (!gp_range_set_first_fit(&sim->pool_free, size, 1, &at)) {
+		cost = GP_COST_ASYNC_COLD;
+		r = sim_pool_grow(sim, size, added);
+		if (r)
+			return r;
+		(void)gp_range_set_first_fit(&sim->pool_free, size, 1, &at);
+	}
+	r = gp_range_set_insert(&sim->pool_live, at, size, 0);
+	if (r)
+		return r;
+	r = gp_range_set_carve(&sim->pool_free, at, size);
+	if (r) {
+		gp_range_set_remove(&sim->pool_live, at, NULL);
+		return r;
+	}
+	gp_sim_charge(sim, cost, size);
+	*addr = at;
+	return 0;
+}
+
+static int sim_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	struct gp_range added = { 0, 0 };
+	int r;
+
+	(void)stream;
+	if (size > GP_SIZE_MAX)
+		return GP_NOMEM;
+	pthread_mutex_lock(&sim->lock);
+	r = sim_pool_alloc(sim, gp_align_up(size, GP_SIM_GRANULE), addr, &added);
+	pthread_mutex_unlock(&sim->lock);
+	if (added.size)
+		gp_device_range_added(dev, added, false);
+	return r;
+}
+
+static int sim_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	struct gp_range_entry e;
+	int r;
+
+	(void)stream;
+	pthread_mutex_lock(&sim->lock);
+	r = gp_range_set_remove(&sim->pool_live, addr, &e);
+	if (!r) {
+		r = gp_range_set_insert_merge(&sim->pool_free, e.addr, e.size, 0);
+		gp_sim_charge(sim, GP_COST_ASYNC_FREE, e.size);
+	}
+	pthread_mutex_unlock(&sim->lock);
+	if (r == -ENOENT)
+		r = gp_device_fault(dev, -EINVAL, "async_free: 0x%" PRIx64 " is not allocated, or "
+				    "was freed before", addr);
+	return r;
+}
+
+/* -- the rest --------------------------------------------------------------------------------- */
+
+static int sim_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+
+	(void)from;
+	(void)to;
+	gp_sim_charge(sim, GP_COST_EVENT_RECORD, 1);
+	gp_sim_charge(sim, GP_COST_EVENT_WAIT, 1);
+	return 0;
+}
+
+static int sim_sync(struct gp_device *dev)
+{
+	gp_sim_charge(gp_sim_of(dev), GP_COST_SYNC, 1);
+	return 0;
+}
+
+static int sim_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+
+	pthread_mutex_lock(&sim->lock);
+	*free_bytes = gp_sim_room(sim);
+	pthread_mutex_unlock(&sim->lock);
+	*total_bytes = dev->info.total_bytes;
+	return 0;
+}
+
+static int sim_drop_page(void *arg, const struct gp_range_entry *e)
+{
+	if (e->tag)
+		gp_sim_page_drop(arg, (struct gp_sim_page *)(uintptr_t)e->tag);
+	return 0;
+}
+
+static void sim_close(struct gp_device *dev)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+
+	gp_range_set_each(&sim->blocks, sim_drop_page, &sim->pages);
+	gp_range_set_fini(&sim->blocks);
+	gp_range_set_fini(&sim->pool_chunks);
+	gp_range_set_fini(&sim->pool_live);
+	gp_range_set_fini(&sim->pool_free);
+	gp_range_set_fini(&sim->vas);
+	gp_range_set_fini(&sim->maps);
+	gp_range_set_fini(&sim->fills);
+	gp_sim_space_fini(&sim->space);
+	free(sim->memories);
+	pthread_mutex_destroy(&sim->lock);
+	free(sim);
+}
+
+static const struct gp_device_ops sim_ops = {
+	.name = "sim",
+	.close = sim_close,
+	.reserve = sim_reserve,
+	.release = sim_release,
+	.stream_wait = sim_stream_wait,
+	.sync = sim_sync,
+	.mem_info = sim_mem_info,
+	.memset = sim_memset,
+	.read = sim_read,
+	.async_alloc = sim_async_alloc,
+	.async_free = sim_async_free,
+	.va_reserve = gp_sim_va_reserve,
+	.va_release = gp_sim_va_release,
+	.create = gp_sim_create,
+	.destroy = gp_sim_destroy,
+	.map = gp_sim_map,
+	.unmap = gp_sim_unmap,
+};
+
+static bool sim_priced(const struct gp_profile *p, enum gp_cost from, enum gp_cost to)
+{
+	for (unsigned i = from; i <= to; i++) {
+		if (!p->curves[i].n)
+			return false;
+	}
+	return true;
+}
+
+static void sim_describe(struct gp_sim *sim)
+{
+	struct gp_device_info *info = &sim->base.info;
+	const struct gp_profile *p = &sim->profile;
+
+	snprintf(info->name, sizeof(info->name), "simulated %s", p->card);
+	snprintf(info->driver, sizeof(info->driver), "%s", p->name);
+	info->total_bytes = sim->cfg.capacity ? sim->cfg.capacity : p->total_bytes;
+	info->page_bytes = PAGE_BYTES;
+	info->async = sim_priced(p, GP_COST_ASYNC_WARM, GP_COST_ASYNC_FREE);
+	info->vmm = sim_priced(p, GP_COST_CREATE, GP_COST_DESTROY);
+	info->simulated = true;
+}
+
+int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **out, char *why,
+		       size_t why_size)
+{
+	struct gp_sim *sim = calloc(1, sizeof(*sim));
+	int r;
+
+	if (!sim) {
+		snprintf(why, why_size, "out of host memory");
+		return -ENOMEM;
+	}
+	gp_device_init(&sim->base, &sim_ops);
+	sim->cfg = *cfg;
+	r = cfg->profile ? gp_profile_load(cfg->profile, &sim->profile, why, why_size)
+			 : gp_profile_builtin(&sim->profile, why, why_size);
+	if (!r && cfg->capacity > GP_SIZE_MAX) {
+		snprintf(why, why_size, "capacity of %" PRIu64 " bytes is more than any device has",
+			 cfg->capacity);
+		r = -EINVAL;
+	}
+	if (r) {
+		free(sim);
+		return r;
+	}
+	sim->capacity = cfg->capacity ? cfg->capacity : sim->profile.free_bytes;
+	pthread_mutex_init(&sim->lock, NULL);
+	gp_sim_space_init(&sim->space);
+	gp_sim_pages_init(&sim->pages);
+	sim_describe(sim);
+	*out = &sim->base;
+	return 0;
+}

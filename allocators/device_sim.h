@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * device_sim: what the files of the simulated device share. Nobody else includes this.
+ *
+ *   device_sim.c   opening, reservations, the stream-ordered pool, contents
+ *   sim_vmm.c      address ranges, memory handles, mappings
+ *   sim_space.c    where ranges are put
+ *   sim_pages.c    small reservations inside shared pages
+ *
+ * All but the hooks expect the lock to be held.
+ */
+#ifndef GP_DEVICE_SIM_H
+#define GP_DEVICE_SIM_H
+
+#include <pthread.h>
+
+#include "device.h"
+#include "device_profile.h"
+#include "range_set.h"
+#include "sim_pages.h"
+#include "sim_space.h"
+
+struct gp_sim_memory; /* what cuMemCreate made */
+
+struct gp_sim {
+	struct gp_device base;
+	struct gp_device_config cfg;
+	struct gp_profile profile;
+	pthread_mutex_t lock;
+	uint64_t capacity, held, lost; /* bytes */
+	uint64_t n_fallible;           /* reserve, create and map so far */
+	struct gp_sim_space space;
+	struct gp_sim_pages pages;
+	struct gp_range_set blocks; /* tag: struct gp_sim_page, or 0: whole pages */
+	struct gp_range_set pool_chunks, pool_live, pool_free;
+	struct gp_range_set vas;
+	struct gp_range_set maps;  /* tag: handle */
+	struct gp_range_set fills; /* tag: the byte */
+	struct gp_sim_memory *memories;
+	uint32_t n_memories, cap_memories;
+	uint32_t free_memory; /* slot number + 1 of the first free one; 0: none */
+};
+
+static inline struct gp_sim *gp_sim_of(struct gp_device *dev)
+{
+	return (struct gp_sim *)(void *)dev;
+}
+
+void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size);
+/* Counts a call that the defects apply to. GP_NOMEM: this one is to fail. */
+int gp_sim_defect(struct gp_sim *sim);
+/* Capacity that is left. */
+uint64_t gp_sim_room(const struct gp_sim *sim);
+/* The leak that the config asks for on each release and destroy. */
+void gp_sim_lose(struct gp_sim *sim);
+/* Forgets what was written to a range. */
+int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size);
+
+/* sim_vmm.c: the hooks of device.h. */
+int gp_sim_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
+int gp_sim_va_release(struct gp_device *dev, uint64_t addr, uint64_t size);
+int gp_sim_create(struct gp_device *dev, uint64_t size, uint64_t *handle);
+int gp_sim_destroy(struct gp_device *dev, uint64_t handle, uint64_t size);
+int gp_sim_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle);
+int gp_sim_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * registry: the list of allocators that Meson generates, and turning a text such as
+ * "buddy:min_block=512,grow=chunk" into a live allocator.
+ */
+#include "allocator.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GP_ALLOCATOR(name) extern const struct gp_allocator_ops gp_##name##_ops;
+#include "allocator_list.inc"
+#undef GP_ALLOCATOR
+
+static const struct gp_allocator_ops *const registry[] = {
+#define GP_ALLOCATOR(name) &gp_##name##_ops,
+#include "allocator_list.inc"
+#undef GP_ALLOCATOR
+};
+
+size_t gp_allocator_count(void)
+{
+	return GP_ARRAY_LEN(registry);
+}
+
+const struct gp_allocator_ops *gp_allocator_at(size_t i)
+{
+	return i < GP_ARRAY_LEN(registry) ? registry[i] : NULL;
+}
+
+const struct gp_allocator_ops *gp_allocator_find(const char *name)
+{
+	for (size_t i = 0; i < GP_ARRAY_LEN(registry); i++)
+		if (!strcmp(registry[i]->name, name))
+			return registry[i];
+	return NULL;
+}
+
+/* ---- the nearest known word, for suggestions ---- */
+
+#define WORD_MAX 32
+
+/* Levenshtein distance (V. I. Levenshtein 1966), one row at a time. */
+static unsigned registry_distance(const char *a, const char *b)
+{
+	size_t la = strlen(a), lb = strlen(b);
+	unsigned row[WORD_MAX + 1];
+
+	if (la > WORD_MAX || lb > WORD_MAX)
+		return UINT32_MAX;
+	for (size_t j = 0; j <= lb; j++)
+		row[j] = (unsigned)j;
+	for (size_t i = 1; i <= la; i++) {
+		unsigned diagonal = row[0];
+
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= lb; j++) {
+			unsigned best = diagonal + (a[i - 1] != b[j - 1]);
+
+			diagonal = row[j];
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			row[j] = best;
+		}
+	}
+	return row[lb];
+}
+
+/* Keeps in *best the candidate nearest to word, if it is near enough to be what was meant. */
+static void registry_nearer(const char *word, const char *candidate, const char **best,
+			    unsigned *best_distance)
+{
+	unsigned d = registry_distance(word, candidate);
+	size_t n = strlen(word);
+	bool prefix = n >= 2 && !strncmp(word, candidate, n);
+
+	if (prefix)
+		d = d ? 1 : 0;
+	if (d < *best_distance && (d <= 2 || (d == 3 && n > 6))) {
+		*best = candidate;
+		*best_distance = d;
+	}
+}
+
+const char *gp_allocator_nearest(const char *name)
+{
+	const char *best = NULL;
+	unsigned distance = UINT32_MAX;
+
+	for (size_t i = 0; i < GP_ARRAY_LEN(registry); i++)
+		registry_nearer(name, registry[i]->name, &best, &distance);
+	return best;
+}
+
+static const char *registry_nearest_option(const struct gp_option *options, const char *name)
+{
+	const char *best = NULL;
+	unsigned distance = UINT32_MAX;
+
+	for (const struct gp_option *o = options; o && o->name; o++)
+		registry_nearer(name, o->name, &best, &distance);
+	return best;
+}
+
+/* ---- values ---- */
+
+/* log2 of the unit that a size ends in; -1 when it is none. */
+static int registry_unit(const char *unit)
+{
+	static const char letters[] = "KMGT";
+
+	if (!*unit || !strcmp(unit, "B"))
+		return 0;
+	for (int i = 0; letters[i]; i++) {
+		if (toupper((unsigned char)unit[0]) != letters[i])
+			continue;
+		if (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "ib"))
+			return 10 * (i + 1);
+	}
+	return -1;
+}
+
+bool gp_parse_size(const char *text, uint64_t *out)
+{
+	uint64_t whole = 0;
+	double fraction = 0, place = 0.1;
+	const char *p = text;
+
+	if (!isdigit((unsigned char)*p))
+		return false;
+	for (; isdigit((unsigned char)*p); p++) {
+		uint64_t digit = (uint64_t)(*p - '0');
+
+		if (whole > (UINT64_MAX - digit) / 10)
+			return false;
+		whole = whole * 10 + digit;
+	}
+	if (*p == '.') {
+		if (!isdigit((unsigned char)*++p))
+			return false;
+		for (; isdigit((unsigned char)*p); p++, place /= 10)
+			fraction += place * (*p - '0');
+	}
+	int lg = registry_unit(p);
+
+	if (lg < 0 || (fraction > 0 && !lg) || whole > UINT64_MAX >> lg)
+		return false;
+	whole <<= lg;
+	uint64_t part = (uint64_t)(fraction * (double)(UINT64_C(1) << lg) + 0.5);
+
+	if (whole > UINT64_MAX - part)
+		return false;
+	*out = whole + part;
+	return true;
+}
+
+static int registry_refuse(char *why, size_t why_size, const char *fmt, ...) GP_PRINTF(3, 4);
+
+static int registry_refuse(char *why, size_t why_size, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (why && why_size) {
+		va_start(ap, fmt);
+		vsnprintf(why, why_size, fmt, ap);
+		va_end(ap);
+	}
+	return -EINVAL;
+}
+
+static bool registry_parse_bool(const char *text, bool *out)
+{
+	static const char *const words[][2] = { { "false", "true" }, { "no", "yes" },
+						{ "0", "1" },	    { "off", "on" } };
+
+	for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
+		for (int v = 0; v < 2; v++)
+			if (!strcmp(text, words[i][v])) {
+				*out = v;
+				return true;
+			}
+	return false;
+}
+
+static int registry_set_number(const struct gp_option *o, const char *text, uint64_t *value,
+			       const char *owner, char *why, size_t why_size)
+{
+	bool size = o->type == GP_OPTION_SIZE;
+	uint64_t v = 0, max = o->max ? o->max : UINT64_MAX;
+	char *end = NULL;
+	bool ok;
+
+	if (size) {
+		ok = gp_parse_size(text, &v);
+	} else {
+		errno = 0;
+		v = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+		ok = end && !*end && !errno;
+	}
+	if (!ok)
+		return registry_refuse(why, why_size, "%s: %s=%s: expected a %s, such as %s", owner,
+				       o->name, text, size ? "size" : "number",
+				       size ? "64K or 2MiB" : "16");
+	if (v < o->min || v > max)
+		return registry_refuse(why, why_size, "%s: %s=%s: expected %llu to %llu%s", owner,
+				       o->name, text, (unsigned long long)o->min,
+				       (unsigned long long)max, size ? " bytes" : "");
+	if (o->pow2 && v && !gp_is_pow2(v))
+		return registry_refuse(why, why_size, "%s: %s=%s: expected a power of two", owner,
+				       o->name, text);
+	*value = v;
+	return 0;
+}
+
+static int registry_set_choice(const struct gp_option *o, const char *text, unsigned *value,
+			       const char *owner, char *why, size_t why_size)
+{
+	char list[96] = "";
+
+	for (unsigned i = 0; o->choices[i]; i++) {
+		size_t n = strlen(list);
+
+		if (!strcmp(text, o->choices[i])) {
+			*value = i;
+			return 0;
+		}
+		snprintf(list + n, sizeof(list) - n, "%s%s", i ? " or " : "", o->choices[i]);
+	}
+	return registry_refuse(why, why_size, "%s: %s=%s: expected %s", owner, o->name, text, list);
+}
+
+static int registry_set(struct gp_allocator *a, const struct gp_option *o, const char *text,
+			char *why, size_t why_size)
+{
+	void *value = a->state + o->offset;
+
+	switch (o->type) {
+	case GP_OPTION_SIZE:
+	case GP_OPTION_COUNT:
+		return registry_set_number(o, text, value, a->ops->name, why, why_size);
+	case GP_OPTION_BOOL:
+		if (registry_parse_bool(text, value))
+			return 0;
+		return registry_refuse(why, why_size, "%s: %s=%s: expected true or false",
+				       a->ops->name, o->name, text);
+	case GP_OPTION_CHOICE:
+		return registry_set_choice(o, text, value, a->ops->name, why, why_size);
+	}
+	return -EINVAL;
+}
+
+/* "key=value" out of the user's list. */
+static int registry_set_pair(struct gp_allocator *a, char *pair, char *why, size_t why_size)
+{
+	char *value = strchr(pair, '=');
+	const struct gp_option *o = a->ops->options;
+	const char *nearest;
+
+	if (!value || value == pair)
+		return registry_refuse(why, why_size, "%s: \"%s\": expected key=value",
+				       a->ops->name, pair);
+	*value++ = '\0';
+	while (o && o->name && strcmp(o->name, pair))
+		o++;
+	if (o && o->name)
+		return registry_set(a, o, value, why, why_size);
+	nearest = registry_nearest_option(a->ops->options, pair);
+	return registry_refuse(why, why_size, "%s: unknown option \"%s\"%s%s%s", a->ops->name, pair,
+			       nearest ? ", did you mean \"" : "; --list shows the options",
+			       nearest ? nearest : "", nearest ? "\"?" : "");
+}
+
+static int registry_set_all(struct gp_allocator *a, char *pairs, char *why, size_t why_size)
+{
+	char *save = NULL;
+	int r = 0;
+
+	for (const struct gp_option *o = a->ops->options; o && o->name && !r; o++)
+		r = registry_set(a, o, o->default_text, why, why_size);
+	if (!pairs || r)
+		return r;
+	for (char *p = strtok_r(pairs, ",", &save); p && !r; p = strtok_r(NULL, ",", &save))
+		r = registry_set_pair(a, p, why, why_size);
+	return r;
+}
+
+/* ---- creating and destroying ---- */
+
+static int registry_unknown(const char *name, char *why, size_t why_size)
+{
+	const char *nearest = gp_allocator_nearest(name);
+
+	return registry_refuse(why, why_size, "unknown allocator \"%s\"%s%s%s", name,
+			       nearest ? ", did you mean \"" : "; --list shows them all",
+			       nearest ? nearest : "", nearest ? "\"?" : "");
+}
+
+/* An allocator with its options set and nothing else done. */
+static int registry_prepare(const char *spec, struct gp_allocator **out, char *why,
+			    size_t why_size)
+{
+	char *text = strdup(spec), *pairs = text ? strchr(text, ':') : NULL;
+	const struct gp_allocator_ops *ops;
+	struct gp_allocator *a = NULL;
+	int r = -ENOMEM;
+
+	if (!text)
+		return -ENOMEM;
+	if (pairs)
+		*pairs++ = '\0';
+	ops = gp_allocator_find(text);
+	if (!ops) {
+		r = registry_unknown(text, why, why_size);
+		goto out;
+	}
+	a = aligned_alloc(_Alignof(struct gp_allocator),
+			  gp_align_up(sizeof(*a) + ops->state_size, _Alignof(struct gp_allocator)));
+	if (!a)
+		goto out;
+	memset(a, 0, sizeof(*a) + ops->state_size);
+	a->ops = ops;
+	r = registry_set_all(a, pairs, why, why_size);
+	if (r) {
+		free(a);
+		a = NULL;
+	}
+out:
+	free(text);
+	*out = a;
+	return r;
+}
+
+/* Runs init; on failure frees the allocator and explains. */
+static int registry_start(struct gp_allocator *a, struct gp_allocator **out, char *why,
+			  size_t why_size)
+{
+	int r = a->ops->init(a);
+
+	if (!r) {
+		*out = a;
+		return 0;
+	}
+	if (why && why_size)
+		snprintf(why, why_size, "%s: %s", a->ops->name,
+			 a->why[0] ? a->why : gp_result_text(r));
+	if (a->ops->caps & GP_CAP_DECORATOR)
+		gp_allocator_destroy(a->inner);
+	free(a);
+	return r;
+}
+
+int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp_env *env,
+			struct gp_allocator **out, char *why, size_t why_size)
+{
+	struct gp_allocator *a;
+	int r = registry_prepare(spec, &a, why, why_size);
+
+	*out = NULL;
+	if (r)
+		return r;
+	if (a->ops->caps & GP_CAP_DECORATOR) {
+		r = registry_refuse(why, why_size,
+				    "%s wraps another allocator: use it with --wrap=%s",
+				    a->ops->name, a->ops->name);
+		free(a);
+		return r;
+	}
+	a->dev = dev;
+	if (env)
+		a->env = *env;
+	r = registry_start(a, &a, why, why_size);
+	if (!r && a->env.threads > 1 && !(a->ops->caps & GP_CAP_CONCURRENT))
+		r = gp_allocator_wrap("threads", a, &a, why, why_size);
+	if (!r)
+		*out = a;
+	return r;
+}
+
+int gp_allocator_create_under(const char *spec, struct gp_allocator *parent,
+			      struct gp_allocator **out, char *why, size_t why_size)
+{
+	struct gp_allocator *a;
+	int r = registry_prepare(spec, &a, why, why_size);
+
+	*out = NULL;
+	if (r)
+		return r;
+	a->dev = parent->dev;
+	a->env = parent->env;
+	a->inner = parent;
+	return registry_start(a, out, why, why_size);
+}
+
+int gp_allocator_wrap(const char *spec, struct gp_allocator *inner, struct gp_allocator **out,
+		      char *why, size_t why_size)
+{
+	struct gp_allocator *a;
+	int r = registry_prepare(spec, &a, why, why_size);
+
+	*out = NULL;
+	if (!r && !(a->ops->caps & GP_CAP_DECORATOR)) {
+		r = registry_refuse(why, why_size, "%s does not wrap another allocator",
+				    a->ops->name);
+		free(a);
+	}
+	if (r) {
+		gp_allocator_destroy(inner);
+		return r;
+	}
+	a->dev = inner->dev;
+	a->env = inner->env;
+	a->inner = inner;
+	return registry_start(a, out, why, why_size);
+}
+
+struct gp_allocator *gp_allocator_destroy(struct gp_allocator *a)
+{
+	if (!a)
+		return NULL;
+	a->ops->fini(a);
+	if (a->ops->caps & GP_CAP_DECORATOR)
+		gp_allocator_destroy(a->inner);
+	free(a);
+	return NULL;
+}
+
+/* ---- the rest of allocator.h ---- */
+
+int gp_allocator_why(struct gp_allocator *a, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(a->why, sizeof(a->why), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+const char *gp_result_text(int r)
+{
+	switch (r) {
+	case GP_OK:
+		return "ok";
+	case GP_NOMEM:
+		return "out of device memory";
+	case GP_REFUSED:
+		return "refused by the allocator";
+	case GP_HELD:
+		return "held by another stream";
+	case -EINVAL:
+		return "not a block of this allocator";
+	case -EALREADY:
+		return "freed twice";
+	case -EILSEQ:
+		return "an invariant is broken";
+	}
+	return r < 0 ? strerror(-r) : "unknown outcome";
+}
+
+int gp_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
+{
+	uint64_t unused = 0;
+
+	return a->ops->trim ? a->ops->trim(a, keep, released ? released : &unused) : 0;
+}
+
+int gp_check(const struct gp_allocator *a, FILE *why)
+{
+	return a->ops->check ? a->ops->check(a, why) : 0;
+}
+
+int gp_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
+{
+	return a->ops->walk ? a->ops->walk(a, fn, arg) : -ENOTSUP;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_space: where the simulated driver puts address ranges, after what real recordings show.
+ *
+ *   a new range   top-down in units of 32 MiB, from the start of its units; what is left of the
+ *                 last unit stays behind as a hole:
+ *
+ *                      ... | 20 MiB |  tail  | 148 MiB (five units) | tail |  <- earlier ranges
+ *                          ^ frontier, moves down
+ *
+ *   holes first   a range that fits into a hole (a tail, or a range given back; neighbours join)
+ *                 takes the lowest part of the hole that changed most recently
+ *
+ * Cost      O(log n) for the neighbours; the most recent hole that fits by size classes: exact up
+ *           to 62 MiB, above it within the request's own class (an eighth of a doubling) by walk
+ * Threads   the caller serialises
+ */
+#ifndef GP_SIM_SPACE_H
+#define GP_SIM_SPACE_H
+
+#include "range_set.h"
+
+/* Pages of each count up to 31, then eighths of doublings up to 2^47 bytes. */
+#define GP_SIM_SPACE_BINS (32 + 8 * 22)
+
+struct gp_sim_hole;
+
+struct gp_sim_space {
+	struct gp_range_set holes; /* tag: the struct gp_sim_hole */
+	struct gp_sim_hole *bins[GP_SIM_SPACE_BINS]; /* most recent first */
+	uint64_t occupied[(GP_SIM_SPACE_BINS + 63) / 64]; /* bit b: bins[b] is not empty */
+	uint64_t frontier;
+	uint64_t clock; /* changes of holes so far */
+};
+
+void gp_sim_space_init(struct gp_sim_space *sp);
+void gp_sim_space_fini(struct gp_sim_space *sp);
+/* size: whole pages of 2 MiB. GP_NOMEM: no address space left; -ENOMEM. */
+int gp_sim_space_take(struct gp_sim_space *sp, uint64_t size, uint64_t *addr);
+/* Where the host has no memory to remember the hole, the addresses are lost; nothing else is. */
+void gp_sim_space_give(struct gp_sim_space *sp, uint64_t addr, uint64_t size);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine: runs the passes of one allocator on one trace and owns the result.
+ *
+ * The curve pass comes first. Where it stops at a failure (--on-oom=stop) the program is cut there,
+ * so that the timed passes end at the same event.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pass.h"
+
+#define DEFAULT_REPEAT 5
+#define DEFAULT_WINDOWS 2000
+#define THREADS_MAX 1024
+
+const char *gp_reason_name(enum gp_reason r)
+{
+	static const char *const names[GP_REASON_N] = { "over_capacity", "fragmented",
+							"stream_held", "refused" };
+
+	return (unsigned)r < GP_REASON_N ? names[r] : "unknown";
+}
+
+const char *gp_status_name(enum gp_status s)
+{
+	static const char *const names[] = { "ok", "stopped", "partial", "error" };
+
+	return (unsigned)s < GP_ARRAY_LEN(names) ? names[s] : "unknown";
+}
+
+/* ---- what is known of a job beforehand ---- */
+
+/* Size of the allocation that event `e` makes or ends, as typical_size counts it. */
+static uint64_t env_size(const struct gp_trace *trace, const struct gp_event *e)
+{
+	const struct gp_event *alloc = e->op == GP_OP_ALLOC ? e : &trace->events[e->link];
+
+	return gp_align_up(gp_min_u64(alloc->size, GP_SIZE_MAX), GP_ALIGN);
+}
+
+/* The rank-th smallest size, from 0. Radix selection, one byte of the answer at a time: eight
+ * passes over the events and no memory, whatever the sizes are. */
+static uint64_t env_select(const struct gp_trace *trace, uint64_t rank)
+{
+	uint64_t prefix = 0;
+
+	for (unsigned shift = 56;; shift -= 8) {
+		uint64_t counts[256] = { 0 };
+		unsigned digit = 0;
+
+		for (size_t i = 0; i < trace->n_events; i++) {
+			uint64_t size;
+
+			if (gp_program_action(trace, i) != GP_ACTION_ALLOC)
+				continue;
+			size = env_size(trace, &trace->events[i]);
+			if ((size ^ prefix) >> shift < 256)
+				counts[(size >> shift) & 255]++;
+		}
+		while (digit < 255 && rank >= counts[digit])
+			rank -= counts[digit++];
+		prefix |= (uint64_t)digit << shift;
+		if (!shift)
+			return prefix;
+	}
+}
+
+static uint64_t env_most_live(const struct gp_trace *trace, uint64_t typical_size)
+{
+	uint64_t live = 0, most = 0;
+
+	for (size_t i = 0; i < trace->n_events; i++) {
+		enum gp_action action = gp_program_action(trace, i);
+
+		if (action != GP_ACTION_ALLOC && action != GP_ACTION_FREE)
+			continue;
+		if (env_size(trace, &trace->events[i]) > typical_size)
+			continue;
+		if (action == GP_ACTION_ALLOC)
+			most = gp_max_u64(most, ++live);
+		else
+			live--;
+	}
+	return most;
+}
+
+void gp_engine_env(const struct gp_trace *trace, struct gp_env *out)
+{
+	uint64_t n = 0;
+
+	*out = (struct gp_env){ .threads = 1, .streams = trace->n_streams };
+	for (size_t i = 0; i < trace->n_events; i++)
+		n += gp_program_action(trace, i) == GP_ACTION_ALLOC;
+	if (!n)
+		return;
+	out->typical_size = env_select(trace, (n * 9 + 9) / 10 - 1);
+	out->typical_live = env_most_live(trace, out->typical_size);
+}
+
+/* ---- the result ---- */
+
+struct gp_run *gp_run_destroy(struct gp_run *run)
+{
+	if (!run)
+		return NULL;
+	free(run->spec);
+	free(run->label);
+	free(run->options);
+	free(run->windows);
+	free(run);
+	return NULL;
+}
+
+static struct gp_run *engine_run_create(const struct gp_job *job)
+{
+	struct gp_run *run = calloc(1, sizeof(*run));
+	const struct gp_allocator_ops *ops;
+
+	if (!run)
+		return NULL;
+	run->spec = strdup(job->spec);
+	run->label = strndup(job->spec, strcspn(job->spec, ":"));
+	if (!run->spec || !run->label)
+		return gp_run_destroy(run);
+	/* Unknown names are refused, with a suggestion, when the first pass creates one. */
+	ops = gp_allocator_find(run->label);
+	run->allocator = ops ? ops->name : "";
+	run->device = strcmp(job->cfg.device, "cuda") ? "sim" : "cuda";
+	run->threads = job->cfg.threads;
+	run->memory.utilization = 1;
+	gp_hist_init(&run->alloc_ns);
+	gp_hist_init(&run->free_ns);
+	gp_hist_init(&run->lateness_ns);
+	gp_hist_init(&run->response_alloc_ns);
+	gp_hist_init(&run->response_free_ns);
+	return run;
+}
+
+/* ---- the job ---- */
+
+static int engine_refuse(struct gp_job *job, int err, const char *text)
+{
+	if (job->why_size)
+		snprintf(job->why, job->why_size, "%s", text);
+	return err;
+}
+
+static bool engine_has_times(const struct gp_trace *trace)
+{
+	return trace->n_events && trace->events[trace->n_events - 1].t_ns > 0;
+}
+
+/* Fills in the defaults and refuses what makes no sense. */
+static int engine_configure(struct gp_job *job)
+{
+	struct gp_engine_config *cfg = &job->cfg;
+
+	if (!cfg->repeat)
+		cfg->repeat = DEFAULT_REPEAT;
+	if (!(cfg->passes & GP_PASS_ALL))
+		cfg->passes = GP_PASS_ALL;
+	if (!cfg->n_windows)
+		cfg->n_windows = DEFAULT_WINDOWS;
+	if (!cfg->device || (strcmp(cfg->device, "sim") && strcmp(cfg->device, "cuda")))
+		return engine_refuse(job, -EINVAL, "unknown device, expected sim or cuda");
+	if (cfg->threads > THREADS_MAX)
+		return engine_refuse(job, -EINVAL, "too many threads, expected at most 1024");
+	if (!(cfg->pace >= 0) || !isfinite(cfg->pace))
+		return engine_refuse(job, -EINVAL, "pace must be a positive number");
+	if (cfg->pace > 0 && cfg->threads)
+		return engine_refuse(job, -EINVAL, "a paced replay runs on one thread");
+	if (cfg->pace > 0 && !engine_has_times(job->trace))
+		return engine_refuse(job, -EINVAL, "the trace has no times to pace a replay by");
+	return 0;
+}
+
+/* One pass, unless an earlier one has ended the run. */
+static int engine_pass(struct gp_job *job, enum gp_pass which, const char *phase,
+		       int (*pass)(struct gp_job *job))
+{
+	enum gp_status status = job->run->status;
+	uint64_t n = gp_max_u64(job->program.n_ops, 1);
+	int r;
+
+	if (!(job->cfg.passes & which) || status == GP_STATUS_ERROR || status == GP_STATUS_PARTIAL)
+		return 0;
+	r = pass(job);
+	if (job->cfg.progress)
+		job->cfg.progress(job->cfg.progress_arg, phase, n, n);
+	return r;
+}
+
+static int engine_passes(struct gp_job *job)
+{
+	bool threads = job->cfg.threads > 0;
+	int r = engine_pass(job, GP_PASS_CURVE, "curve", gp_pass_curve);
+
+	if (!r && job->run->status == GP_STATUS_STOPPED)
+		gp_program_cut(&job->program, job->run->failures.first_event);
+	if (!r && job->cfg.pace > 0)
+		r = engine_pass(job, GP_PASS_LATENCY, "paced", gp_pass_paced);
+	else if (!r)
+		r = engine_pass(job, GP_PASS_LATENCY, "latency",
+				threads ? gp_pass_threads_latency : gp_pass_latency);
+	if (!r)
+		r = engine_pass(job, GP_PASS_THROUGHPUT, "throughput",
+				threads ? gp_pass_threads_throughput : gp_pass_throughput);
+	return r;
+}
+
+int gp_engine_run(const struct gp_trace *trace, const char *spec, const struct gp_engine_config *cfg,
+		  struct gp_run **out, char *why, size_t why_size)
+{
+	struct gp_job job = { .trace = trace, .spec = spec, .cfg = *cfg, .why = why,
+			      .why_size = why_size };
+	int r;
+
+	*out = NULL;
+	job.clock = gp_clock_get();
+	if (!job.clock)
+		return engine_refuse(&job, -ENOTSUP,
+				     "the time-stamp counter of this machine does not run steadily");
+	r = engine_configure(&job);
+	if (r)
+		return r;
+	gp_engine_env(trace, &job.env);
+	job.env.threads = gp_max_u64(cfg->threads, 1);
+	r = gp_program_compile(trace, cfg->threads, &job.program);
+	if (!r) {
+		job.run = engine_run_create(&job);
+		r = job.run ? 0 : -ENOMEM;
+	}
+	if (!r)
+		r = engine_passes(&job);
+	gp_program_fini(&job.program);
+	if (r)
+		gp_run_destroy(job.run);
+	else
+		*out = job.run;
+	return r;
+}

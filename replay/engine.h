@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine: replays one trace against one allocator and says what happened.
+ *
+ * Three passes, each from a fresh allocator on a device that holds nothing, so that measuring one
+ * thing does not disturb another:
+ *
+ *   curve       metrics after every event, kept as min/max/last per window; failures are counted
+ *               and explained here
+ *   latency     every call between two time-stamp readings, into histograms
+ *   throughput  no timer inside; repeated; median, fastest and slowest
+ *
+ * Time        On a real device a call's latency is what the clock says. On the simulated one it is
+ *             the allocator's own time (the clock, less the simulator's own work) plus the
+ *             modelled time of the driver calls it made. ns_per_op is the allocator's own time
+ *             alone on both; device time stands apart.
+ * Failures    A request that fails is counted with its reason; its later free is skipped.
+ * Deferred    A block whose free is followed by a `reclaim` is freed at the reclaim: only then is
+ *             it reusable, and only until then does it count as load.
+ */
+#ifndef GP_ENGINE_H
+#define GP_ENGINE_H
+
+#include <signal.h>
+
+#include "allocators/allocator.h"
+#include "hist.h"
+#include "trace.h"
+
+enum gp_reason {
+	GP_REASON_OVER_CAPACITY, /* live + this > capacity: no allocator could            */
+	GP_REASON_FRAGMENTED,    /* it would fit in total, but not in one piece           */
+	GP_REASON_STREAM_HELD,   /* GP_HELD: free, but on a stream it can't be taken from */
+	GP_REASON_REFUSED,       /* GP_REFUSED: not a request this allocator serves       */
+	GP_REASON_N
+};
+
+const char *gp_reason_name(enum gp_reason r); /* the JSON key: "over_capacity", ... */
+
+enum gp_status {
+	GP_STATUS_OK,
+	GP_STATUS_STOPPED, /* --on-oom=stop ended it at the first failure            */
+	GP_STATUS_PARTIAL, /* interrupted: holds what was measured until then        */
+	GP_STATUS_ERROR,   /* the allocator or the device broke, or a check failed   */
+};
+
+const char *gp_status_name(enum gp_status s); /* "ok", "stopped", "partial", "error" */
+
+/* What put a run's status to error. */
+enum gp_blame {
+	GP_BLAME_ALLOCATOR, /* it broke its contract, or a check failed                  */
+	GP_BLAME_DEVICE,    /* the device broke                                          */
+	GP_BLAME_NO_ROOM,   /* nothing broke: what it preallocates does not fit the card */
+};
+
+struct gp_span_u64 {
+	uint64_t min, max, last;
+};
+
+struct gp_span_f {
+	double min, max, last;
+};
+
+/* Everything that happened in some consecutive events of the curve pass. */
+struct gp_window {
+	uint64_t first_event, last_event;
+	uint64_t t_ns; /* of the last */
+	struct gp_span_u64 requested, granted, reserved;
+	struct gp_span_f internal, external, external_sq; /* fragmentation, 0 .. 1 */
+};
+
+struct gp_option_value {
+	const char *name;
+	char value[40];
+};
+
+/* The result of one allocator on one trace. Bytes, nanoseconds, ratios 0 .. 1. */
+struct gp_run {
+	char *spec;        /* as given: "buddy:min_block=512" */
+	char *label;       /* file name stem, unique in its document: "buddy", "buddy-2" */
+	const char *allocator;
+	struct gp_option_value *options; /* every option in force */
+	size_t n_options;
+	const char *device;              /* "sim", "cuda" */
+	enum gp_status status;
+	char why[256];                   /* status error: one line; else "" */
+	enum gp_blame blame;             /* status error: what ended it */
+
+	struct {
+		uint64_t load, peak_granted, peak_reserved, end_reserved; /* bytes */
+		double utilization, overhead;
+	} memory;
+	struct {
+		double internal_at_peak, internal_mean; /* "at peak": when reserved first peaks... */
+		double external_at_peak, external_mean; /* ... "mean": weighted by recorded time, or */
+		double external_sq_at_peak;             /* by event where the trace has no times     */
+	} fragmentation;
+	struct {
+		uint64_t count, bytes;
+		uint64_t first_event; /* index in the trace; meaningful when count > 0 */
+		uint64_t reasons[GP_REASON_N];
+	} failures;
+	struct {
+		uint64_t allocs, frees, maps, unmaps, syncs, event_waits;
+		uint64_t time_ns; /* modelled on sim, measured on cuda */
+	} driver;
+	struct gp_hist alloc_ns, free_ns; /* service time */
+	struct {
+		uint64_t ops;
+		double ns_per_op, ns_per_op_min, ns_per_op_max; /* allocator's own */
+		double ops_per_s;
+		double device_ns_per_op;
+	} throughput;
+	struct gp_window *windows;
+	size_t n_windows;
+
+	/* --pace: how late calls started, and response time (from the deadline to the end). */
+	bool paced;
+	struct gp_hist lateness_ns, response_alloc_ns, response_free_ns;
+	/* --threads: per-thread totals merged above; wall time of the threaded pass. */
+	unsigned threads;
+};
+
+enum gp_pass {
+	GP_PASS_CURVE = 1,
+	GP_PASS_LATENCY = 2,
+	GP_PASS_THROUGHPUT = 4,
+	GP_PASS_ALL = 7,
+};
+
+struct gp_engine_config {
+	const char *device;        /* "sim" or "cuda", already resolved */
+	struct gp_device_config device_config;
+	unsigned passes;           /* enum gp_pass */
+	unsigned repeat;           /* throughput repetitions, >= 1 (default 5) */
+	unsigned n_windows;        /* at most so many windows in the curve (default 2000) */
+	bool stop_on_oom;
+	const char *const *wraps;  /* decorators to put on, innermost first ("check", "fault:nth=3") */
+	size_t n_wraps;
+	unsigned threads;          /* 0: recorded order on one thread */
+	double pace;               /* 0: as fast as possible; 1: recorded speed; 2: twice that */
+	const volatile sig_atomic_t *interrupted; /* may be NULL; polled between windows of work */
+	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
+	void *progress_arg;
+};
+
+/* Replays. 0: *out holds a run (whose status may still be error: a broken allocator is a result);
+ * -EINVAL: a bad spec, `why` says; -ENODEV: no device; -ENOMEM. */
+int gp_engine_run(const struct gp_trace *trace, const char *spec, const struct gp_engine_config *cfg,
+		  struct gp_run **out, char *why, size_t why_size);
+struct gp_run *gp_run_destroy(struct gp_run *run);
+
+/* What the engine derives from a trace for allocators that ask (gp_env). */
+void gp_engine_env(const struct gp_trace *trace, struct gp_env *out);
+
+#endif

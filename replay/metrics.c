@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics: the shadow of device memory.
+ *
+ * Shape       one set of holes. A range that appears is one hole; a block is cut out of a hole and
+ *             put back beside its neighbours; a range can only go when it is one hole, or lies
+ *             within one. So there is no need to keep the ranges or the blocks themselves.
+ * Invariants  1. holes do not overlap   2. two holes that touch have different tags
+ *             3. hole_squares is the exact sum of the squares of their sizes
+ * Cost        take, give: three binary searches and at most one insertion or removal
+ * Overflow    sizes stay below 2^60, so that a square needs 120 bits and a sum of 2^8 such fits;
+ *             all holes together are no larger than a device, far below
+ * Threads     the caller serialises
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "metrics.h"
+
+static struct gp_wide wide_square(uint64_t x)
+{
+	uint64_t a = x >> 32, b = x & UINT32_MAX;
+	uint64_t middle = a * b, low = b * b + (middle << 33);
+
+	return (struct gp_wide){ a * a + (middle >> 31) + (low < b * b), low };
+}
+
+static void wide_add(struct gp_wide *sum, struct gp_wide x)
+{
+	sum->low += x.low;
+	sum->high += x.high + (sum->low < x.low);
+}
+
+static void wide_subtract(struct gp_wide *sum, struct gp_wide x)
+{
+	sum->high -= x.high + (sum->low < x.low);
+	sum->low -= x.low;
+}
+
+static double wide_double(struct gp_wide x)
+{
+	return (double)x.high * 18446744073709551616.0 + (double)x.low;
+}
+
+void gp_metrics_init(struct gp_metrics *m)
+{
+	*m = (struct gp_metrics){ 0 };
+	gp_range_set_init(&m->holes);
+}
+
+void gp_metrics_fini(struct gp_metrics *m)
+{
+	gp_range_set_fini(&m->holes);
+}
+
+static GP_NOINLINE int metrics_fault(struct gp_metrics *m, int err, const char *what,
+				     uint64_t addr, uint64_t size)
+{
+	m->fault = err;
+	snprintf(m->why, sizeof(m->why), "%s: %llu bytes at 0x%llx",
+		 err == -ENOMEM ? "no host memory to follow" : what, (unsigned long long)size,
+		 (unsigned long long)addr);
+	return err;
+}
+
+/* Takes [addr, addr+size) out of the hole that holds it all; its tag goes to *tag. */
+static int metrics_cut(struct gp_metrics *m, uint64_t addr, uint64_t size, uint64_t *tag)
+{
+	const struct gp_range_entry *found = gp_range_set_containing(&m->holes, addr);
+	struct gp_range_entry hole;
+	uint64_t before;
+	int r;
+
+	if (GP_UNLIKELY(!found))
+		return -ENOENT;
+	hole = *found;
+	before = addr - hole.addr;
+	r = gp_range_set_carve(&m->holes, addr, size);
+	if (GP_UNLIKELY(r))
+		return r;
+	wide_subtract(&m->hole_squares, wide_square(hole.size));
+	wide_add(&m->hole_squares, wide_square(before));
+	wide_add(&m->hole_squares, wide_square(hole.size - before - size));
+	*tag = hole.tag;
+	return 0;
+}
+
+/* Makes [addr, addr+size) a hole, together with those of the same tag that it touches. */
+static int metrics_fill(struct gp_metrics *m, uint64_t addr, uint64_t size, uint64_t tag)
+{
+	const struct gp_range_entry *l = gp_range_set_floor(&m->holes, addr);
+	uint64_t left = l && l->addr + l->size == addr && l->tag == tag ? l->size : 0;
+	const struct gp_range_entry *r = gp_range_set_at(&m->holes, addr + size);
+	uint64_t right = r && r->tag == tag ? r->size : 0;
+	int err = gp_range_set_insert_merge(&m->holes, addr, size, tag);
+
+	if (GP_UNLIKELY(err))
+		return err;
+	wide_subtract(&m->hole_squares, wide_square(left));
+	wide_subtract(&m->hole_squares, wide_square(right));
+	wide_add(&m->hole_squares, wide_square(left + size + right));
+	return 0;
+}
+
+void gp_metrics_observe(void *arg, bool added, struct gp_range range, bool joins)
+{
+	struct gp_metrics *m = arg;
+	uint64_t tag = joins ? 0 : range.addr;
+	int r;
+
+	if (m->fault)
+		return;
+	if (added) {
+		r = metrics_fill(m, range.addr, range.size, tag);
+		if (r)
+			metrics_fault(m, r, "the device gave memory that is held already",
+				      range.addr, range.size);
+		else
+			m->observed += range.size;
+		return;
+	}
+	r = metrics_cut(m, range.addr, range.size, &tag);
+	if (r)
+		metrics_fault(m, r, "memory went back to the device with blocks in it", range.addr,
+			      range.size);
+	else
+		m->observed -= range.size;
+}
+
+int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t requested,
+		    struct gp_shadow *block)
+{
+	int r;
+
+	if (GP_UNLIKELY(m->fault))
+		return m->fault;
+	if (GP_UNLIKELY(b->granted < requested))
+		return metrics_fault(m, -EILSEQ, "smaller than asked for", b->addr, b->granted);
+	r = metrics_cut(m, b->addr, b->granted, &block->tag);
+	if (GP_UNLIKELY(r))
+		return metrics_fault(m, r == -ENOMEM ? r : -EILSEQ,
+				     "overlaps a live block, or is not reserved memory", b->addr,
+				     b->granted);
+	block->addr = b->addr;
+	block->granted = b->granted;
+	block->requested = requested;
+	m->requested += requested;
+	m->granted += b->granted;
+	return 0;
+}
+
+int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block)
+{
+	int r = m->fault;
+
+	if (GP_UNLIKELY(r))
+		return r;
+	r = metrics_fill(m, block->addr, block->granted, block->tag);
+	if (GP_UNLIKELY(r))
+		return metrics_fault(m, r, "a freed block lies in a hole", block->addr,
+				     block->granted);
+	m->requested -= block->requested;
+	m->granted -= block->granted;
+	block->addr = 0;
+	return 0;
+}
+
+/* part / whole taken from 1; 0 for no whole. Never below 0, where rounding would put it. */
+static double metrics_lost(double part, double whole)
+{
+	return whole > part ? 1 - part / whole : 0;
+}
+
+void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out)
+{
+	double free_bytes = (double)m->holes.bytes;
+
+	out->requested = m->requested;
+	out->granted = m->granted;
+	out->reserved = reserved;
+	out->internal = metrics_lost((double)m->requested, (double)m->granted);
+	out->external = metrics_lost((double)gp_range_set_largest(&m->holes), free_bytes);
+	out->external_sq = metrics_lost(wide_double(m->hole_squares), free_bytes * free_bytes);
+}

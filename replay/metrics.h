@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics: a shadow of device memory that knows, after every event, how much is requested, granted
+ * and reserved and which holes are left.
+ *
+ *   device's observer --reserved ranges--> +---------+
+ *   results of alloc  --granted blocks---> | metrics | --> Q, G, F, max(f), sum(f^2)
+ *   frees             ------------------>  +---------+
+ *
+ * A hole is a maximal piece of reserved memory that no granted block covers, within one range; it
+ * reaches over the edge of a range only between ranges that join (gp_device_observer).
+ */
+#ifndef GP_METRICS_H
+#define GP_METRICS_H
+
+#include "allocators/allocator.h"
+#include "allocators/range_set.h"
+
+/* An unsigned number of 128 bits. */
+struct gp_wide {
+	uint64_t high, low;
+};
+
+/* A block in the shadow, by id. */
+struct gp_shadow {
+	uint64_t addr; /* 0: not live */
+	uint64_t granted, requested;
+	uint64_t tag;  /* of the hole it was cut from */
+};
+
+struct gp_metrics {
+	struct gp_range_set holes; /* tag: 0 in ranges that join, else the range's address */
+	struct gp_wide hole_squares;
+	uint64_t requested, granted; /* Q, G: of the blocks that are live */
+	uint64_t observed;           /* bytes of the ranges that the device told of */
+	int fault;                   /* the first; later changes are not shadowed any more */
+	char why[120];               /* says what was wrong */
+};
+
+/* Everything measured after one event. */
+struct gp_sample {
+	uint64_t requested, granted, reserved;
+	double internal, external, external_sq; /* fragmentation, 0 .. 1 */
+};
+
+void gp_metrics_init(struct gp_metrics *m);
+void gp_metrics_fini(struct gp_metrics *m);
+
+/* A gp_device_observer; arg is the gp_metrics. A fault shows in m->fault. */
+void gp_metrics_observe(void *arg, bool added, struct gp_range range, bool joins);
+/* A block was handed out. 0, -EILSEQ when it does not lie in free reserved memory, -ENOMEM; m->why
+ * says. `block` is filled in unless it fails. */
+int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t requested,
+		    struct gp_shadow *block);
+/* A live block is about to be freed: call it before the allocator, which may give the memory back
+ * to the device at once. */
+int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block);
+/* reserved: as the device counts it. */
+void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * session: a fresh device with a fresh allocator, and how a job reports.
+ *
+ * Every run through the program opens its own device: on the simulated one the placement of ranges
+ * depends on what was reserved and released before, and passes must see the same placement.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pass.h"
+
+#define PROGRESS_NS 250e6 /* four times a second */
+
+/* The first call on a real device creates the context, some 100 ms that no allocator causes. */
+static int session_warm_up(struct gp_job *job, struct gp_session *s)
+{
+	uint64_t addr;
+	int r = gp_device_reserve(s->dev, s->dev->info.page_bytes, &addr);
+
+	if (!r)
+		r = gp_device_release(s->dev, addr);
+	if (!r)
+		r = gp_device_sync(s->dev);
+	if (r)
+		gp_job_error(job, "the device does not work: %s; device: %s", gp_result_text(r),
+			     gp_device_error(s->dev));
+	return r ? GP_PASS_ENDED : 0;
+}
+
+int gp_session_open(struct gp_job *job, struct gp_session *s)
+{
+	bool cuda = !strcmp(job->cfg.device, "cuda");
+	int r;
+
+	*s = (struct gp_session){ 0 };
+	r = (cuda ? gp_device_open_cuda : gp_device_open_sim)(&job->cfg.device_config, &s->dev,
+							      job->why, job->why_size);
+	if (r) {
+		s->dev = NULL;
+		return r < 0 ? r : -ENODEV;
+	}
+	if (!s->dev->info.simulated)
+		r = session_warm_up(job, s);
+	gp_device_stats(s->dev, &s->base);
+	return r;
+}
+
+/* The allocator below its decorators. */
+static const struct gp_allocator *session_innermost(const struct gp_allocator *a)
+{
+	while (a->ops->caps & GP_CAP_DECORATOR)
+		a = a->inner;
+	return a;
+}
+
+/* As the command line takes it, in the largest unit that is exact. */
+static void session_size_text(uint64_t bytes, char *buf, size_t size)
+{
+	static const char units[] = "\0KMGT";
+	unsigned u = 0;
+
+	while (bytes && u < 4 && !(bytes & (GP_KIB - 1))) {
+		bytes /= GP_KIB;
+		u++;
+	}
+	snprintf(buf, size, "%llu%.1s", (unsigned long long)bytes, &units[u]);
+}
+
+static void session_option_text(const struct gp_allocator *a, const struct gp_option *o,
+				char *buf, size_t size)
+{
+	const unsigned char *at = a->state + o->offset;
+	uint64_t number;
+	unsigned choice;
+	bool yes;
+
+	switch (o->type) {
+	case GP_OPTION_SIZE:
+		memcpy(&number, at, sizeof(number));
+		session_size_text(number, buf, size);
+		break;
+	case GP_OPTION_COUNT:
+		memcpy(&number, at, sizeof(number));
+		snprintf(buf, size, "%llu", (unsigned long long)number);
+		break;
+	case GP_OPTION_BOOL:
+		memcpy(&yes, at, sizeof(yes));
+		snprintf(buf, size, "%s", yes ? "true" : "false");
+		break;
+	case GP_OPTION_CHOICE:
+		memcpy(&choice, at, sizeof(choice));
+		snprintf(buf, size, "%s", o->choices[choice]);
+		break;
+	}
+}
+
+/* Writes the options to the run: after init, which fills in what was left to it. */
+static int session_describe(struct gp_run *run, const struct gp_allocator *a)
+{
+	const struct gp_option *options = a->ops->options;
+	size_t n = 0;
+
+	while (options && options[n].name)
+		n++;
+	run->options = calloc(n ? n : 1, sizeof(*run->options));
+	if (!run->options)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		run->options[i].name = options[i].name;
+		session_option_text(a, &options[i], run->options[i].value,
+				    sizeof(run->options[i].value));
+	}
+	run->n_options = n;
+	return 0;
+}
+
+int gp_session_create(struct gp_job *job, struct gp_session *s)
+{
+	char why[256] = "";
+	int r = gp_allocator_create(job->spec, s->dev, &job->env, &s->a, why, sizeof(why));
+
+	for (size_t i = 0; !r && i < job->cfg.n_wraps; i++)
+		r = gp_allocator_wrap(job->cfg.wraps[i], s->a, &s->a, why, sizeof(why));
+	if (r)
+		s->a = NULL;
+	if (r > 0) {
+		gp_job_error(job, "%s", why);
+		return GP_PASS_ENDED;
+	}
+	if (r < 0 && job->why_size)
+		snprintf(job->why, job->why_size, "%s", why[0] ? why : gp_result_text(r));
+	if (!r && !job->run->options)
+		r = session_describe(job->run, session_innermost(s->a));
+	return r;
+}
+
+int gp_session_begin(struct gp_job *job, struct gp_session *s)
+{
+	int r = gp_session_open(job, s);
+
+	return r ? r : gp_session_create(job, s);
+}
+
+void gp_session_close(struct gp_job *job, struct gp_session *s)
+{
+	struct gp_device_stats stats;
+
+	s->a = gp_allocator_destroy(s->a);
+	if (!s->dev)
+		return;
+	gp_device_stats(s->dev, &stats);
+	/* The driver's own pool keeps what it has; of it, only the blocks can be counted. */
+	if (stats.calls[GP_CALL_ASYNC_ALLOC] != stats.calls[GP_CALL_ASYNC_FREE])
+		gp_job_error(job, "the allocator leaks blocks of the driver's pool");
+	else if (stats.reserved_bytes && !stats.calls[GP_CALL_ASYNC_ALLOC])
+		gp_job_error(job, "the allocator leaks %llu bytes of the device",
+			     (unsigned long long)stats.reserved_bytes);
+	s->dev = gp_device_close(s->dev);
+}
+
+int gp_session_rare(struct gp_session *s, const struct gp_action_op *op)
+{
+	int r = op->action == GP_ACTION_TRIM ? gp_trim(s->a, 0, NULL) : gp_device_sync(s->dev);
+
+	return r > 0 ? -EILSEQ : r;
+}
+
+void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
+{
+	gp_device_stats(s->dev, out);
+	for (unsigned i = 0; i < GP_CALL_N; i++)
+		out->calls[i] -= s->base.calls[i];
+	out->failures -= s->base.failures;
+	out->host_ticks -= s->base.host_ticks;
+	out->model_ns -= s->base.model_ns;
+}
+
+/* ---- how a job reports ---- */
+
+void gp_job_error(struct gp_job *job, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (job->run->status == GP_STATUS_ERROR)
+		return;
+	job->run->status = GP_STATUS_ERROR;
+	va_start(ap, fmt);
+	vsnprintf(job->run->why, sizeof(job->run->why), fmt, ap);
+	va_end(ap);
+}
+
+void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct gp_action_op *op,
+		  int r)
+{
+	static const char *const verbs[] = { "?", "alloc", "free", "trim", "sync" };
+	const char *device = gp_device_error(s->dev), *said = s->a->why;
+	char what[64] = "";
+
+	if (op->action == GP_ACTION_ALLOC)
+		snprintf(what, sizeof(what), " of %llu bytes", (unsigned long long)op->req.size);
+	if (op->action == GP_ACTION_FREE)
+		snprintf(what, sizeof(what), " of block %lu", (unsigned long)op->id);
+	gp_job_error(job, "event %lu: %s%s: %s%s%s%s%s", (unsigned long)op->event,
+		     verbs[op->action], what, gp_result_text(r), *device ? "; device: " : "",
+		     device, *said ? "; allocator: " : "", said);
+}
+
+void gp_job_stop(struct gp_job *job)
+{
+	if (job->run->status == GP_STATUS_OK)
+		job->run->status = GP_STATUS_STOPPED;
+}
+
+bool gp_job_poll(struct gp_job *job, const char *phase, uint64_t done, uint64_t total)
+{
+	uint64_t now = gp_ticks();
+
+	if (job->cfg.progress && now >= job->progress_due) {
+		job->progress_due = now + gp_clock_ticks(job->clock, PROGRESS_NS);
+		job->cfg.progress(job->cfg.progress_arg, phase, done, total);
+	}
+	if (!job->cfg.interrupted || !*job->cfg.interrupted)
+		return false;
+	if (job->run->status != GP_STATUS_ERROR)
+		job->run->status = GP_STATUS_PARTIAL;
+	return true;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace: a recorded or generated stream of allocations, whole in memory and already checked.
+ *
+ *   file --formats/ reader--> gp_trace_builder --finish--> struct gp_trace
+ *
+ * A reader (formats/) recognises a file by content and feeds the builder, which is the only place
+ * where rules are checked: whatever the format, the same trace is refused for the same reason.
+ */
+#ifndef GP_TRACE_H
+#define GP_TRACE_H
+
+#include <stdio.h>
+
+#include "allocators/base.h"
+#include "event.h"
+
+struct gp_trace {
+	char *name, *source, *device_name; /* from the file; "" when not given, never NULL */
+	char *path;                        /* where it came from */
+	uint64_t device_bytes;             /* memory of the recorded device; 0: not given */
+	struct gp_event *events;
+	size_t n_events;
+	uint64_t *addrs;     /* [event]: recorded address of ALLOC and SEGMENT_*; NULL: none recorded */
+	uint32_t n_ids;      /* = number of ALLOC events */
+	uint32_t n_streams, n_threads;
+	uint64_t *stream_handles; /* [n_streams]: as the recording spells them */
+	char **marks;
+	uint32_t n_marks;
+	/* Totals. */
+	uint64_t n_allocs, n_frees;
+	uint64_t load_bytes; /* most requested bytes live at once; live until RECLAIM, else FREE */
+	uint64_t load_event; /* where that is first reached */
+	/* --lenient: what was skipped, by kind; 0 everywhere otherwise. */
+	uint64_t skipped[8]; /* enum gp_skip */
+};
+
+enum gp_skip {
+	GP_SKIP_UNKNOWN_OP,
+	GP_SKIP_BAD_EVENT,      /* wrong type, missing or impossible value */
+	GP_SKIP_DUPLICATE_ID,
+	GP_SKIP_UNKNOWN_ID,
+	GP_SKIP_TIME_BACK,      /* kept, with the time of the event before */
+	GP_SKIP_DUPLICATE_KEY,  /* the last one counts */
+	GP_SKIP_UNKNOWN_KEY,    /* of an event; the rest of it is kept */
+	GP_SKIP_TAIL,           /* truncated file or trailing garbage */
+	GP_SKIP_N
+};
+
+const char *gp_skip_name(enum gp_skip kind);
+
+struct gp_trace_options {
+	bool lenient;
+	/* Progress, called now and then with bytes read and the total (0: not known); may be NULL. */
+	void (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *progress_arg;
+};
+
+/* Loads a file of any known format, gzipped or not; path "-" is standard input. 0, or -errno with
+ * one line in `why`: "FILE:LINE: what is wrong, what was expected" (-EINVAL: the content; -ENOENT,
+ * -EISDIR, ...: the file). options may be NULL. */
+int gp_trace_load(const char *path, const struct gp_trace_options *options, struct gp_trace **out,
+		  char *why, size_t why_size);
+/* NULL is fine. Returns NULL. */
+struct gp_trace *gp_trace_destroy(struct gp_trace *t);
+
+/* ---- for readers and generators ---- */
+
+struct gp_trace_builder;
+
+/* One event as a file spells it. */
+struct gp_trace_record {
+	enum gp_op op;
+	uint64_t id;       /* ALLOC, FREE, RECLAIM */
+	uint64_t size;     /* ALLOC, SEGMENT_*, OOM */
+	uint64_t align;    /* ALLOC; 0: none; else a power of two */
+	uint64_t stream;   /* any value: made dense */
+	uint64_t thread;   /* any value: made dense */
+	uint64_t t_ns;
+	uint64_t addr;     /* 0: none */
+	const char *mark;  /* MARK: the name */
+};
+
+struct gp_trace_builder *gp_trace_builder_create(const char *path,
+						 const struct gp_trace_options *options);
+struct gp_trace_builder *gp_trace_builder_destroy(struct gp_trace_builder *b);
+/* Any may be NULL / 0. Copied. */
+int gp_trace_builder_header(struct gp_trace_builder *b, const char *name, const char *source,
+			    const char *device_name, uint64_t device_bytes);
+/* line: position in the file for messages; 0: "event N" instead. 0, -EINVAL (why() says), -ENOMEM. */
+int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_record *r, uint64_t line);
+/* A reader's own refusal, in the same form; returns -EINVAL. Under lenient, use _skip. */
+int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
+	GP_PRINTF(3, 4);
+/* Lenient: counts and returns true; strict: returns false, and the reader refuses. */
+bool gp_trace_builder_skip(struct gp_trace_builder *b, enum gp_skip kind);
+const char *gp_trace_builder_why(const struct gp_trace_builder *b);
+/* Ends the building: *out is owned by the caller, the builder is only fit for destroy. */
+int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out);
+
+#endif

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * trace_builder: every rule that a trace must keep, whatever file it comes from.
+ *
+ * Shape        events are appended to one array that doubles and is cut to size at the end. While
+ *              building, a map leads from an id of the file to the event of its last ALLOC; that
+ *              event's `link` (its FREE) and the FREE's DEFERRED flag (its RECLAIM) are the state
+ *              of the block, so that no other table is kept:
+ *
+ *                id 7 -> ALLOC -link-> FREE (DEFERRED) -link-> RECLAIM
+ *                          ^------------------------------------ link
+ *
+ * Invariants   1. an id names one live block at most   2. FREE follows its ALLOC, RECLAIM its FREE,
+ *              once each   3. t_ns never decreases   4. dense numbers are below their n_*
+ * Cost         O(1) an event. Memory per event: 32 bytes (40 with addresses), half as much again
+ *              where realloc has to copy; and 16 to 48 bytes per allocation for the map, until
+ *              finish.
+ * Threads      caller serialises.
+ */
+#include "trace.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "id_map.h"
+
+#define TRACE_SIZE_MAX (UINT64_C(1) << 63)
+#define TRACE_THREADS_MAX ((uint32_t)UINT16_MAX + 1)
+#define TRACE_EVENTS_MIN 1024u
+#define TRACE_PATH_SHOWN 200u /* bytes of it in a message */
+
+/* What add does with the fields of a record. */
+enum trace_use {
+	TRACE_SIZE = 1,   /* `size` is asked for                           */
+	TRACE_STREAM = 2, /* `stream` is one the program or its driver used */
+	TRACE_THREAD = 4, /* the program itself called                      */
+	TRACE_ADDR = 8,   /* `addr` is kept                                 */
+};
+
+static const unsigned trace_use[GP_OP_N] = {
+	[GP_OP_ALLOC] = TRACE_SIZE | TRACE_STREAM | TRACE_THREAD | TRACE_ADDR,
+	[GP_OP_FREE] = TRACE_THREAD,
+	[GP_OP_SYNC] = TRACE_THREAD,
+	[GP_OP_TRIM] = TRACE_THREAD,
+	[GP_OP_SEGMENT_ALLOC] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
+	[GP_OP_SEGMENT_FREE] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
+	[GP_OP_SEGMENT_MAP] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
+	[GP_OP_SEGMENT_UNMAP] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
+	[GP_OP_OOM] = TRACE_SIZE | TRACE_STREAM | TRACE_THREAD,
+};
+
+struct gp_trace_builder {
+	struct gp_trace *trace;
+	struct gp_trace_options options;
+	size_t capacity;  /* of events, and of addrs where there are any */
+	uint64_t n_seen;  /* records offered: "event N" in messages, from 1 */
+	uint64_t last_ns;
+	struct gp_id_map ids;     /* id of the file -> index of its last ALLOC */
+	struct gp_id_map streams; /* stream of the file -> dense */
+	struct gp_id_map threads;
+	char why[512];
+};
+
+/* ---- memory, messages ---- */
+
+/* A copy fit to be shown: names end up on terminals and in pictures, so that control characters,
+ * the two-byte ones of C1 included, become '?'. */
+static char *trace_copy_text(const char *s)
+{
+	char *copy = strdup(s ? s : "");
+
+	for (unsigned char *p = (unsigned char *)copy; p && *p; p++) {
+		if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) {
+			*p++ = '?';
+			*p = '?';
+		} else if (*p < 0x20 || *p == 0x7f) {
+			*p = '?';
+		}
+	}
+	return copy;
+}
+
+struct gp_trace_builder *gp_trace_builder_destroy(struct gp_trace_builder *b)
+{
+	if (!b)
+		return NULL;
+	gp_trace_destroy(b->trace);
+	gp_id_map_fini(&b->ids);
+	gp_id_map_fini(&b->streams);
+	gp_id_map_fini(&b->threads);
+	free(b);
+	return NULL;
+}
+
+struct gp_trace_builder *gp_trace_builder_create(const char *path,
+						 const struct gp_trace_options *options)
+{
+	struct gp_trace_builder *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	if (options)
+		b->options = *options;
+	gp_id_map_init(&b->ids);
+	gp_id_map_init(&b->streams);
+	gp_id_map_init(&b->threads);
+	b->trace = calloc(1, sizeof(*b->trace));
+	if (b->trace)
+		b->trace->path = strdup(path);
+	if (!b->trace || !b->trace->path || gp_trace_builder_header(b, NULL, NULL, NULL, 0))
+		return gp_trace_builder_destroy(b);
+	return b;
+}
+
+const char *gp_trace_builder_why(const struct gp_trace_builder *b)
+{
+	return b->why;
+}
+
+int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
+{
+	const char *path = b->trace->path;
+	size_t length = strlen(path);
+	const char *dots = length > TRACE_PATH_SHOWN ? "..." : "";
+	va_list ap;
+	int n;
+
+	/* The end of a long path says more than its beginning. */
+	path += length > TRACE_PATH_SHOWN ? length - TRACE_PATH_SHOWN : 0;
+	if (line)
+		n = snprintf(b->why, sizeof(b->why), "%s%s:%llu: ", dots, path,
+			     (unsigned long long)line);
+	else
+		n = snprintf(b->why, sizeof(b->why), "%s%s: event %llu: ", dots, path,
+			     (unsigned long long)b->n_seen);
+	va_start(ap, fmt);
+	vsnprintf(b->why + n, sizeof(b->why) - (size_t)n, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+bool gp_trace_builder_skip(struct gp_trace_builder *b, enum gp_skip kind)
+{
+	if (b->options.lenient && (kind != GP_SKIP_TAIL || !b->trace->skipped[kind]))
+		b->trace->skipped[kind]++; /* a file has one tail, whoever notices it */
+	return b->options.lenient;
+}
+
+static int trace_no_memory(struct gp_trace_builder *b)
+{
+	snprintf(b->why, sizeof(b->why), "%s: out of memory after %zu events", b->trace->path,
+		 b->trace->n_events);
+	return -ENOMEM;
+}
+
+int gp_trace_builder_header(struct gp_trace_builder *b, const char *name, const char *source,
+			    const char *device_name, uint64_t device_bytes)
+{
+	struct gp_trace *t = b->trace;
+
+	free(t->name);
+	free(t->source);
+	free(t->device_name);
+	t->name = trace_copy_text(name);
+	t->source = trace_copy_text(source);
+	t->device_name = trace_copy_text(device_name);
+	t->device_bytes = device_bytes;
+	return t->name && t->source && t->device_name ? 0 : trace_no_memory(b);
+}
+
+/* Room for `n` elements; *p is unchanged when there is no memory. */
+static bool trace_resize(void *p, size_t n, size_t element_size)
+{
+	void **array = p;
+	void *next;
+
+	if (n > SIZE_MAX / element_size)
+		return false;
+	next = realloc(*array, n * element_size);
+	if (!next)
+		return false;
+	*array = next;
+	return true;
+}
+
+static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
+{
+	struct gp_trace *t = b->trace;
+	size_t capacity = b->capacity;
+
+	if (t->n_events == capacity) {
+		capacity = capacity ? 2 * capacity : TRACE_EVENTS_MIN;
+		if (!trace_resize(&t->events, capacity, sizeof(*t->events)))
+			return trace_no_memory(b);
+		if (t->addrs && !trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
+			return trace_no_memory(b);
+		b->capacity = capacity;
+	}
+	if (with_addrs && !t->addrs) {
+		if (!trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
+			return trace_no_memory(b);
+		memset(t->addrs, 0, t->n_events * sizeof(*t->addrs));
+	}
+	return 0;
+}
+
+/* ---- numbers made dense ---- */
+
+/* The dense number of key, or the next free one; GP_ID_MAP_NONE: no memory. */
+static uint32_t trace_dense(struct gp_id_map *m, uint64_t key)
+{
+	uint32_t dense = gp_id_map_find(m, key);
+
+	if (dense == GP_ID_MAP_NONE) {
+		dense = m->n;
+		if (gp_id_map_put(m, key, dense))
+			return GP_ID_MAP_NONE;
+	}
+	return dense;
+}
+
+static int trace_set_stream(struct gp_trace_builder *b, struct gp_event *e, uint64_t stream)
+{
+	struct gp_trace *t = b->trace;
+	uint32_t n = b->streams.n;
+
+	e->stream = trace_dense(&b->streams, stream);
+	if (e->stream == GP_ID_MAP_NONE)
+		return trace_no_memory(b);
+	if (e->stream < n)
+		return 0;
+	/* One more: the array grows whenever its length is a power of two. */
+	if ((!n || gp_is_pow2(n)) &&
+	    !trace_resize(&t->stream_handles, n ? 2 * (size_t)n : 1, sizeof(*t->stream_handles)))
+		return trace_no_memory(b);
+	t->stream_handles[n] = stream;
+	t->n_streams = n + 1;
+	return 0;
+}
+
+static int trace_set_thread(struct gp_trace_builder *b, struct gp_event *e, uint64_t thread)
+{
+	uint32_t dense = trace_dense(&b->threads, thread);
+
+	if (dense == GP_ID_MAP_NONE)
+		return trace_no_memory(b);
+	e->thread = (uint16_t)dense; /* trace_check_common() kept it in range */
+	b->trace->n_threads = b->threads.n;
+	return 0;
+}
+
+static int trace_add_mark(struct gp_trace_builder *b, struct gp_event *e, const char *name)
+{
+	struct gp_trace *t = b->trace;
+	uint32_t n = t->n_marks;
+	char *copy;
+
+	if ((!n || gp_is_pow2(n)) &&
+	    !trace_resize(&t->marks, n ? 2 * (size_t)n : 1, sizeof(*t->marks)))
+		return trace_no_memory(b);
+	copy = trace_copy_text(name);
+	if (!copy)
+		return trace_no_memory(b);
+	t->marks[n] = copy;
+	t->n_marks = n + 1;
+	e->id = n;
+	return 0;
+}
+
+/* ---- the rules ---- */
+
+/* A refusal, or, lenient, a count; for `return REFUSE(...)` in the checks below, whose callers take
+ * GP_REFUSED for "leave this event out". */
+#define TRACE_REFUSE(b, line, kind, ...)                                                           \
+	(gp_trace_builder_skip(b, kind) ? GP_REFUSED : gp_trace_builder_refuse(b, line, __VA_ARGS__))
+
+static int trace_check_common(struct gp_trace_builder *b, const struct gp_trace_record *r,
+			      uint64_t line)
+{
+	const char *op = gp_op_name(r->op);
+
+	if (r->size > TRACE_SIZE_MAX)
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
+				    "%s of %llu bytes, expected a size of at most 2^63", op,
+				    (unsigned long long)r->size);
+	if (r->align && (!gp_is_pow2(r->align) || r->align > GP_SIZE_MAX))
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
+				    "\"align\" is %llu, expected a power of two of at most 2^60",
+				    (unsigned long long)r->align);
+	if (r->op == GP_OP_MARK && !r->mark)
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT, "a mark without a name, expected "
+				    "\"name\"");
+	if ((trace_use[r->op] & TRACE_THREAD) && b->threads.n == TRACE_THREADS_MAX &&
+	    gp_id_map_find(&b->threads, r->thread) == GP_ID_MAP_NONE)
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
+				    "one thread more, expected at most %u different ones",
+				    TRACE_THREADS_MAX);
+	return 0;
+}
+
+static int trace_check_alloc(struct gp_trace_builder *b, const struct gp_trace_record *r,
+			     uint64_t line)
+{
+	uint32_t at = gp_id_map_find(&b->ids, r->id);
+
+	if (at != GP_ID_MAP_NONE && b->trace->events[at].link == GP_EVENT_NONE)
+		return TRACE_REFUSE(b, line, GP_SKIP_DUPLICATE_ID,
+				    "alloc of id %llu, which is live, expected an id not in use",
+				    (unsigned long long)r->id);
+	return 0;
+}
+
+/* FREE and RECLAIM: finds the ALLOC that they belong to. */
+static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_record *r,
+			   uint64_t line, uint32_t *alloc)
+{
+	const struct gp_event *events = b->trace->events;
+	const char *op = gp_op_name(r->op);
+	unsigned long long id = (unsigned long long)r->id;
+	uint32_t at = gp_id_map_find(&b->ids, r->id);
+	uint32_t end;
+
+	if (at == GP_ID_MAP_NONE)
+		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
+				    "%s of unknown id %llu, expected an id allocated before", op, id);
+	end = events[at].link;
+	if (r->op == GP_OP_FREE && end != GP_EVENT_NONE)
+		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
+				    "free of id %llu, which was freed before (double free), "
+				    "expected a live id", id);
+	if (r->op == GP_OP_RECLAIM && end == GP_EVENT_NONE)
+		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
+				    "reclaim of id %llu, which is live, expected its free before",
+				    id);
+	if (r->op == GP_OP_RECLAIM && gp_event_flags(&events[end]) & GP_EVENT_DEFERRED)
+		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
+				    "reclaim of id %llu, which was reclaimed before, expected one "
+				    "reclaim after each free at most", id);
+	if (r->size && r->size != events[at].size)
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
+				    "%s of id %llu with %llu bytes, expected the %llu of its alloc",
+				    op, id, (unsigned long long)r->size,
+				    (unsigned long long)events[at].size);
+	*alloc = at;
+	return 0;
+}
+
+/* Time is looked at last: under lenient the event is kept, with the time of the one before. */
+static int trace_check_time(struct gp_trace_builder *b, const struct gp_trace_record *r,
+			    uint64_t line, uint64_t *t_ns)
+{
+	*t_ns = r->t_ns;
+	if (r->t_ns >= b->last_ns)
+		return 0;
+	*t_ns = b->last_ns;
+	if (gp_trace_builder_skip(b, GP_SKIP_TIME_BACK))
+		return 0;
+	return gp_trace_builder_refuse(b, line, "time goes back to %llu ns, expected %llu or later",
+				       (unsigned long long)r->t_ns, (unsigned long long)b->last_ns);
+}
+
+/* ---- adding ---- */
+
+/* Fills the event of a FREE or RECLAIM from its ALLOC, and links them. */
+static void trace_link_end(struct gp_trace *t, struct gp_event *e, uint32_t alloc)
+{
+	uint32_t here = (uint32_t)t->n_events;
+	struct gp_event *a = &t->events[alloc];
+
+	e->id = a->id;
+	e->size = a->size;
+	e->stream = a->stream;
+	e->link = alloc;
+	if (e->op == GP_OP_FREE) {
+		a->link = here;
+		t->n_frees++;
+	} else {
+		struct gp_event *f = &t->events[a->link];
+
+		e->thread = f->thread;
+		f->link = here;
+		f->lg_align_flags |= GP_EVENT_DEFERRED << 6;
+	}
+}
+
+static int trace_fill(struct gp_trace_builder *b, const struct gp_trace_record *r,
+		      struct gp_event *e, uint32_t alloc)
+{
+	struct gp_trace *t = b->trace;
+	unsigned use = trace_use[r->op];
+	int ret = 0;
+
+	if (use & TRACE_SIZE)
+		e->size = r->size;
+	if (use & TRACE_STREAM)
+		ret = trace_set_stream(b, e, r->stream);
+	if (!ret && use & TRACE_THREAD)
+		ret = trace_set_thread(b, e, r->thread);
+	if (ret)
+		return ret;
+	if (r->op == GP_OP_ALLOC) {
+		e->id = t->n_ids;
+		e->lg_align_flags = (uint8_t)(r->align ? gp_floor_log2(r->align) : 0);
+		if (gp_id_map_put(&b->ids, r->id, (uint32_t)t->n_events))
+			return trace_no_memory(b);
+		t->n_ids++;
+		t->n_allocs++;
+	} else if (r->op == GP_OP_FREE || r->op == GP_OP_RECLAIM) {
+		trace_link_end(t, e, alloc);
+	} else if (r->op == GP_OP_MARK) {
+		return trace_add_mark(b, e, r->mark);
+	}
+	return 0;
+}
+
+int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_record *r, uint64_t line)
+{
+	struct gp_trace *t = b->trace;
+	struct gp_event e = { .link = GP_EVENT_NONE, .op = (uint8_t)r->op };
+	uint64_t addr = trace_use[r->op] & TRACE_ADDR ? r->addr : 0;
+	uint32_t alloc = GP_EVENT_NONE;
+	int ret;
+
+	b->n_seen++;
+	ret = trace_check_common(b, r, line);
+	if (!ret && r->op == GP_OP_ALLOC)
+		ret = trace_check_alloc(b, r, line);
+	else if (!ret && (r->op == GP_OP_FREE || r->op == GP_OP_RECLAIM))
+		ret = trace_check_end(b, r, line, &alloc);
+	if (ret)
+		return ret == GP_REFUSED ? 0 : ret;
+	if (t->n_events == GP_EVENT_NONE)
+		return gp_trace_builder_refuse(b, line, "one event more, expected at most 2^32 - 1");
+	ret = trace_check_time(b, r, line, &e.t_ns);
+	if (!ret)
+		ret = trace_reserve(b, addr != 0);
+	if (!ret)
+		ret = trace_fill(b, r, &e, alloc);
+	if (ret)
+		return ret;
+	b->last_ns = e.t_ns;
+	if (t->addrs)
+		t->addrs[t->n_events] = addr;
+	t->events[t->n_events++] = e;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+/* The most bytes live at once. False: they exceed what a size may be. */
+static bool trace_find_load(struct gp_trace *t, size_t *at)
+{
+	uint64_t live = 0;
+
+	for (size_t i = 0; i < t->n_events; i++) {
+		const struct gp_event *e = &t->events[i];
+		bool deferred = gp_event_flags(e) & GP_EVENT_DEFERRED;
+
+		if (e->op == GP_OP_ALLOC) {
+			*at = i;
+			if (e->size > TRACE_SIZE_MAX - live)
+				return false;
+			live += e->size;
+			if (live > t->load_bytes) {
+				t->load_bytes = live;
+				t->load_event = i;
+			}
+		} else if (e->op == GP_OP_RECLAIM || (e->op == GP_OP_FREE && !deferred)) {
+			live -= e->size;
+		}
+	}
+	return true;
+}
+
+/* An index made dense is always below its count, in a trace without events too. */
+static int trace_finish_counts(struct gp_trace_builder *b)
+{
+	struct gp_trace *t = b->trace;
+	struct gp_event unused;
+
+	if (!t->n_streams && trace_set_stream(b, &unused, 0))
+		return -ENOMEM;
+	if (!t->n_threads)
+		t->n_threads = 1;
+	return 0;
+}
+
+int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out)
+{
+	struct gp_trace *t = b->trace;
+	size_t n = t->n_events ? t->n_events : 1, at = 0;
+	int r = trace_finish_counts(b);
+
+	if (r)
+		return r;
+	gp_id_map_fini(&b->ids);
+	if (!trace_find_load(t, &at)) {
+		b->n_seen = at + 1;
+		return gp_trace_builder_refuse(b, 0, "more than 2^63 bytes live at once, expected "
+						     "less");
+	}
+	/* Shrinking may fail as little as it may matter. */
+	(void)trace_resize(&t->events, n, sizeof(*t->events));
+	if (t->addrs)
+		(void)trace_resize(&t->addrs, n, sizeof(*t->addrs));
+	b->trace = NULL;
+	*out = t;
+	return 0;
+}

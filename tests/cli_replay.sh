@@ -1,0 +1,348 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# cli_replay: gpupool-replay as a user meets it: every option, what is refused and how, exit codes,
+# what goes to which stream and what is left on the disk. TAP on standard output.
+#
+#   GPUPOOL_REPLAY      the program
+#   GPUPOOL_TRACE_DIR   the project's traces
+
+set -u
+replay=${GPUPOOL_REPLAY:?"the program to test"}
+traces=${GPUPOOL_TRACE_DIR:?"the folder of traces"}
+case $replay in /*) ;; *) replay=$PWD/$replay ;; esac
+traces=$(cd "$traces" && pwd) || exit 99
+unset NO_COLOR
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+mkdir box
+n=0
+failed=0
+
+# ---- TAP ----
+
+# ok CONDITION_RESULT NAME: one test; on failure shows the last run.
+ok() {
+	n=$((n + 1))
+	if [ "$1" -eq 0 ]; then
+		echo "ok $n - $2"
+		return
+	fi
+	failed=$((failed + 1))
+	echo "not ok $n - $2"
+	echo "# command: $command"
+	echo "# exit code: $code"
+	sed 's/^/# stdout: /' out | head -n 20
+	sed 's/^/# stderr: /' err | head -n 20
+	echo "# left in the folder: $(ls -A box | tr '\n' ' ')"
+}
+
+# run ARGUMENT...: runs the program in an empty folder; sets $code, and the files out and err.
+run() {
+	command="gpupool-replay $(echo "$*" | tr -cd '[:print:]')"
+	rm -rf box
+	mkdir box
+	(cd box && "$replay" "$@") >out 2>err
+	code=$?
+}
+
+lines() {
+	wc -l <"$1" | tr -d ' '
+}
+
+nothing_written() {
+	[ -z "$(ls -A box)" ]
+}
+
+# All of these words (basic regular expressions) are in the file.
+has() {
+	file=$1
+	shift
+	for word; do
+		grep -q -e "$word" "$file" || return 1
+	done
+}
+
+# refuses CODE WORDS ARGUMENT...: that code, nothing on stdout, one line with the words on stderr,
+# and nothing written.
+refuses() {
+	want=$1
+	words=$2
+	shift 2
+	run "$@"
+	[ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
+		has err "^gpupool-replay: " "$words" && nothing_written
+	ok $? "refused: $(echo "$*" | tr -cd '[:print:]')"
+}
+
+# ---- traces of our own ----
+
+# Blocks of mixed sizes, freed in another order than they came; $1 blocks, times in microseconds.
+make_trace() {
+	awk -v n="$1" 'BEGIN {
+		printf "{\"format\":\"gpupool-trace\",\"version\":1,\"name\":\"made\",\n\"events\":[\n"
+		for (i = 1; i <= n; i++) {
+			printf "{\"op\":\"alloc\",\"id\":%d,\"size\":%d,\"t\":%d},\n", i,
+				(i * 7919 % 97 + 1) * 4096, t += 1000
+			if (i % 2 == 0)
+				printf "{\"op\":\"free\",\"id\":%d,\"t\":%d},\n", i - 1, t += 1000
+		}
+		for (i = 2; i <= n; i += 2)
+			printf "{\"op\":\"free\",\"id\":%d,\"t\":%d}%s\n", i, t += 1000,
+				i + 2 <= n ? "," : ""
+		print "]}"
+	}'
+}
+
+make_trace 200 >made.json
+make_trace 4000 >long.json
+sed 's/,"t":[0-9]*//; s/"made"/"timeless"/' made.json >timeless.json
+sed 's/"made"/"..\/..\/up"/' made.json >up.json
+sed '6s/"size":[0-9]*/"size":-1/' made.json >negative.json
+sed '5s/"op":"free"/"op":"fere"/' made.json >unknown_op.json
+head -c 300 made.json >cut.json
+: >empty.json
+made=$work/made.json
+sim="--device=sim --repeat=1"
+
+# ---- information ----
+
+run --help
+[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
+	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
+		--profile= --on-oom= --fail-on-oom --threads= --pace --repeat= --windows= --lenient \
+		--out= --json --list --quiet --help --version
+ok $? "--help fits a screen and names every option"
+
+run --version
+[ "$code" -eq 0 ] && [ ! -s err ] && has out '^gpupool-replay (gpupool) [0-9]*\.[0-9]*\.[0-9]*$'
+ok $? "--version"
+
+run --list
+[ "$code" -eq 0 ] && [ ! -s err ] &&
+	has out '^raw ' '^fixed ' '^segregated ' '^buddy ' '^slab ' '^hybrid ' '^check ' '^fault ' \
+		'when_empty=' 'min_block=SIZE'
+ok $? "--list has allocators, decorators and options"
+
+# ---- a plain replay ----
+
+run $sim "$made"
+[ "$code" -eq 0 ] && [ ! -s err ] &&
+	has out '^made: 400 events, load .* on simulated' '^raw ' '^hybrid ' '^Results: gpupool-out/made '
+ok $? "every allocator, results where they are said to be"
+! grep -q -e "$(printf '\033')" out
+ok $? "no colour outside a terminal"
+[ "$(ls -A box/gpupool-out/made | wc -l)" -eq $((1 + 3 * $(grep -c '"label"' box/gpupool-out/made/result.json))) ] &&
+	! ls -A box/gpupool-out/made | grep -q -e '\.tmp$' -e '^\.' &&
+	has box/gpupool-out/made/result.json '"schema": 1' '"utilization"' '"p99_99"' '"ns_per_op"' &&
+	has box/gpupool-out/made/raw.curve.tsv '^first_event	last_event	t_ns	requested_min	' &&
+	has box/gpupool-out/made/raw.alloc.hgrm Percentile && has box/gpupool-out/made/raw.free.hgrm Percentile
+ok $? "the files beside the document, and no others"
+
+# shellcheck disable=SC2086
+run $sim --out=here/there --alloc=raw "$made"
+[ "$code" -eq 0 ] && [ -s box/here/there/result.json ] && [ "$(ls -A box)" = here ]
+ok $? "--out"
+run $sim --out here --alloc raw "$made"
+[ "$code" -eq 0 ] && [ -s box/here/result.json ]
+ok $? "values by the next argument"
+
+run $sim --alloc=buddy --alloc=raw --alloc=buddy:min_block=4K "$made"
+[ "$code" -eq 0 ] && [ -s box/gpupool-out/made/buddy-2.curve.tsv ] &&
+	[ "$(grep -e '^buddy' -e '^raw' out | cut -d' ' -f1 | tr '\n' ' ')" = "buddy raw buddy-2 " ] &&
+	has out '^  buddy-2  *buddy:min_block=4K$' && has box/gpupool-out/made/result.json '"min_block": "4K"'
+ok $? "rows in the order asked for, labels unique"
+
+(cd box && cat "$made" | "$replay" $sim --alloc=raw -) >out 2>err
+code=$?
+command="... | gpupool-replay -"
+[ "$code" -eq 0 ] && has out '^made: 400 events'
+ok $? "a trace from standard input"
+
+run $sim --alloc=raw "$work/up.json"
+[ "$code" -eq 0 ] && [ "$(ls -A box)" = gpupool-out ] && [ "$(ls box/gpupool-out)" = "-..-up" ]
+ok $? "a trace's name cannot leave the folder"
+
+# ---- JSON ----
+
+run $sim --alloc=raw --json "$made"
+[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(head -c 1 out)" = "{" ] && [ "$(tail -n 1 out)" = "}" ] &&
+	! grep -q -e Results: out && cmp -s out box/gpupool-out/made/result.json
+ok $? "--json: the document alone, the same as the one saved"
+
+run $sim --alloc=raw --json=f.json "$made"
+[ "$code" -eq 0 ] && has out '^raw ' && cmp -s box/f.json box/gpupool-out/made/result.json
+ok $? "--json=FILE: the document there, the table here"
+
+run $sim --alloc=raw --json "$made" "$work/timeless.json" "$made"
+[ "$code" -eq 0 ] && [ "$(lines out)" -eq 3 ] && [ "$(grep -c '^{.*}$' out)" -eq 3 ] &&
+	[ "$(ls box/gpupool-out | tr '\n' ' ')" = "made made-2 timeless " ]
+ok $? "several traces: one document a line, one folder each"
+
+run $sim --alloc=raw --json=f.json --out=o "$made" "$work/timeless.json"
+[ "$code" -eq 0 ] && [ "$(lines box/f.json)" -eq 2 ] && [ -s box/o/made/result.json ] &&
+	[ -s box/o/timeless/result.json ]
+ok $? "several traces with --out and --json=FILE"
+
+# ---- every other option ----
+
+run $sim --check "$made"
+[ "$code" -eq 0 ] && has out 'times include: check' && has box/gpupool-out/made/result.json '"check"'
+ok $? "--check finds nothing wrong with any allocator"
+
+run $sim --alloc=raw --wrap=fault:every=50 "$made"
+[ "$code" -eq 0 ] && has out '^Requests that failed' '^  raw .* first at event .*: 4 '
+ok $? "failed requests are explained, and no error"
+run $sim --alloc=raw --wrap=fault:every=50 --fail-on-oom "$made"
+[ "$code" -eq 1 ] && has err '^gpupool-replay: raw: 4 requests failed' && [ -s box/gpupool-out/made/result.json ]
+ok $? "--fail-on-oom: exit 1, and the result is there"
+run $sim --alloc=raw --fail-on-oom "$made"
+[ "$code" -eq 0 ]
+ok $? "--fail-on-oom without a failure: exit 0"
+run $sim --alloc=raw --wrap=fault:every=50 --on-oom=stop --json "$made"
+[ "$code" -eq 0 ] && has out '"status": "stopped"' '"on_oom": "stop"' && [ "$(grep -c '"count": 1,' out)" -ge 1 ]
+ok $? "--on-oom=stop"
+run $sim --alloc=raw --wrap=fault:nth=3,result=error "$made"
+[ "$code" -eq 1 ] && has err '^gpupool-replay: raw: ' && has out '^raw .*error$' '^Runs without a result' &&
+	has box/gpupool-out/made/result.json '"status": "error"' '"why": "'
+ok $? "an allocator that breaks: exit 1, shown and saved"
+
+run $sim --alloc=raw --capacity=4MiB --json "$made"
+[ "$code" -eq 0 ] && has out '"gpu_bytes": 4194304' '"over_capacity": [1-9]'
+ok $? "--capacity"
+run $sim --alloc=raw --windows=7 "$made"
+[ "$code" -eq 0 ] && [ "$(lines box/gpupool-out/made/raw.curve.tsv)" -le 8 ] &&
+	[ "$(lines box/gpupool-out/made/raw.curve.tsv)" -ge 4 ]
+ok $? "--windows"
+run $sim --alloc=segregated --threads=2 --json "$made"
+[ "$code" -eq 0 ] && has out '"threads": 2'
+ok $? "--threads"
+run $sim --alloc=raw --pace=100 --json "$made"
+[ "$code" -eq 0 ] && has out '"lateness_ns"' '"response_ns"' '"pace": 100'
+ok $? "--pace=SPEED"
+run $sim --alloc=raw --pace "$made"
+[ "$code" -eq 0 ] && has out 'paced at 1 times' '^Paced, p50'
+ok $? "--pace"
+run $sim --lenient --alloc=raw --json "$work/negative.json"
+[ "$code" -eq 0 ] && [ "$(lines err)" -eq 1 ] && has err 'negative.json: --lenient skipped 1 ' && has out '"skipped"'
+ok $? "--lenient counts what it skips"
+run $sim --lenient --quiet --alloc=raw "$work/negative.json"
+[ "$code" -eq 0 ] && [ ! -s err ] && has out '^raw '
+ok $? "--quiet"
+
+# ---- devices ----
+
+run --repeat=1 --alloc=raw --json "$made"
+[ "$code" -eq 0 ] && {
+	{ has out '"device": "cuda"' && [ ! -s err ]; } ||
+		{ has out '"device": "sim"' && [ "$(lines err)" -eq 1 ] && has err 'no GPU to use'; }
+}
+ok $? "--device=auto: the GPU, or one line that says why not"
+run --repeat=1 --alloc=raw --device=cuda "$made"
+if [ "$code" -eq 0 ]; then
+	has out 'measured on the device'
+	ok $? "--device=cuda"
+else
+	[ "$code" -eq 3 ] && [ "$(lines err)" -eq 1 ] && has err '--device=cuda: ' && nothing_written
+	ok $? "--device=cuda without a GPU: exit 3, one line, nothing written"
+fi
+
+# ---- refusals ----
+
+refuses 2 'expected a trace' --device=sim
+refuses 2 'did you mean --alloc?' --aloc=raw "$made"
+refuses 2 'unknown option' --conf=x "$made"
+refuses 2 'unknown option' -v "$made"
+refuses 2 '--alloc: expected a value' "$made" --alloc
+refuses 2 '--alloc=buddi: .*buddy' $sim --alloc=buddi "$made"
+refuses 2 '--alloc=buddy:min_blok=1: .*min_block' $sim --alloc=buddy:min_blok=1 "$made"
+refuses 2 '--alloc=buddy:min_block=3: ' $sim --alloc=buddy:min_block=3 "$made"
+refuses 2 '--alloc=buddy:min_block: ' $sim --alloc=buddy:min_block "$made"
+refuses 2 '--alloc=all:x=1: ' $sim --alloc=all:x=1 "$made"
+refuses 2 '--alloc=: ' $sim --alloc= "$made"
+refuses 2 '--alloc=check: a decorator' $sim --alloc=check "$made"
+refuses 2 '--alloc=buddi: ' $sim --alloc=raw --alloc=buddi "$made"
+refuses 2 '--wrap=raw: not a decorator' $sim --wrap=raw "$made"
+refuses 2 '--wrap=chek: ' $sim --wrap=chek "$made"
+refuses 2 '--wrap=fault:nth=x: ' $sim --wrap=fault:nth=x "$made"
+refuses 2 '--check=1: this option takes no value' --check=1 "$made"
+refuses 2 '--device=gpu: expected auto, sim or cuda' --device=gpu "$made"
+refuses 2 '--capacity=lots: expected a size' --capacity=lots "$made"
+refuses 2 '--capacity=0: expected a size from' --capacity=0 "$made"
+refuses 2 '--repeat=0: expected a whole number' --repeat=0 "$made"
+refuses 2 '--repeat=1.5: expected a whole number' --repeat=1.5 "$made"
+refuses 2 '--windows=-1: expected a whole number' --windows=-1 "$made"
+refuses 2 '--threads=0: expected a whole number' --threads=0 "$made"
+refuses 2 '--pace=0: expected a number' --pace=0 "$made"
+refuses 2 '--pace=nan: expected a number' --pace=nan "$made"
+refuses 2 '--pace: expected without --threads' --pace --threads=2 "$made"
+refuses 2 'has no times' $sim --pace "$work/timeless.json"
+refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
+refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
+refuses 2 'made.json' --device=sim --profile="$made" "$made"
+refuses 2 '--profile=x: a cost model is for --device=sim' --profile=x --device=cuda "$made"
+refuses 2 '--out=: expected a path' --out= "$made"
+refuses 2 "made.json: cannot write here: " $sim --out="$made" "$made"
+refuses 2 "cannot write here: " $sim --out=/proc/gpupool/x "$made"
+refuses 2 "cannot write here: " $sim --out=new/folder --json=/proc/gpupool/x "$made"
+refuses 2 '--json=: expected a path' --json= "$made"
+refuses 2 'missing.json' $sim "$work/missing.json"
+refuses 2 'missing.json' $sim "$made" "$work/missing.json"
+refuses 2 "$work" $sim "$work"
+refuses 2 'empty.json:' $sim "$work/empty.json"
+refuses 2 'cut.json:[0-9]*: ' $sim "$work/cut.json"
+refuses 2 'negative.json:6: .*size' $sim "$work/negative.json"
+refuses 2 'unknown_op.json:5: .*fere' $sim "$work/unknown_op.json"
+refuses 2 'x.json' $sim "$work/$(printf 'esc\033[31m\nx.json')"
+
+# ---- output that cannot be written ----
+
+if [ -c /dev/full ]; then
+	command="gpupool-replay >/dev/full"
+	rm -rf box && mkdir box
+	(cd box && "$replay" $sim --alloc=raw --json "$made") 2>err >/dev/full
+	code=$?
+	[ "$code" -eq 2 ] && [ "$(lines err)" -eq 1 ] && has err 'standard output: No space left'
+	ok $? "a full standard output: exit 2"
+	run $sim --alloc=raw --json=/dev/full "$made"
+	[ "$code" -eq 2 ] && has err '--json=/dev/full: No space left' && [ -c /dev/full ]
+	ok $? "--json=FILE on a full disk: exit 2"
+else
+	n=$((n + 2))
+	echo "ok $((n - 1)) - a full standard output # SKIP no /dev/full"
+	echo "ok $n - --json=FILE on a full disk # SKIP no /dev/full"
+fi
+run $sim --alloc=raw --json=/dev/null "$made"
+[ "$code" -eq 0 ] && [ -c /dev/null ]
+ok $? "--json=/dev/null leaves the device alone"
+
+# ---- interruption ----
+
+command="gpupool-replay --repeat=10000, interrupted"
+rm -rf box && mkdir box
+(cd box && exec "$replay" --device=sim --repeat=10000 --out=o "$work/long.json") >out 2>err &
+pid=$!
+tries=0
+while [ ! -d box/o ] && [ $tries -lt 300 ]; do
+	sleep 0.1
+	tries=$((tries + 1))
+done
+sleep 0.5
+kill -INT $pid
+wait $pid
+code=$?
+[ "$code" -eq 130 ] && has out partial && has err 'interrupted' && has box/o/result.json '"partial": true' '"status": "partial"'
+ok $? "SIGINT: exit 130, what there is shown and saved, marked partial"
+
+# ---- the project's own traces ----
+
+for trace in "$traces"/tiny_*.json; do
+	[ -e "$trace" ] || continue
+	run $sim --check "$trace"
+	[ "$code" -eq 0 ]
+	ok $? "$(basename "$trace") on every allocator"
+done
+
+echo "1..$n"
+[ $failed -eq 0 ]

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpupool-replay: what would each allocator do with this trace?
+ *
+ * Shape     command line (replay_options.c), everything that can be wrong beforehand
+ *           (replay_setup.c), then for each trace: one run per allocator, the files, and the table
+ *           or the document. The runs themselves are the engine's.
+ * Threads   the engine's own
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "replay/atomic_file.h"
+#include "replay/report.h"
+#include "replay_list.h"
+#include "replay_setup.h"
+#include "replay_table.h"
+
+struct replay {
+	struct replay_options options;
+	struct replay_setup setup;
+	FILE *documents; /* --json=FILE: what will be its content, in memory until all is there */
+	char *documents_text;
+	size_t documents_size;
+};
+
+static bool is_interrupted(const struct replay *r)
+{
+	return *r->setup.engine.interrupted != 0;
+}
+
+/* The graver of two results; the codes are in order of gravity, but for usage. */
+static int graver(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+static int judge(const struct replay *r, const struct gp_run *run)
+{
+	bool no_room = run->status == GP_STATUS_ERROR && run->blame == GP_BLAME_NO_ROOM;
+
+	if (run->status == GP_STATUS_ERROR && !no_room) {
+		cli_error("%s: %s", run->spec, replay_table_why(run));
+		return run->blame == GP_BLAME_DEVICE ? CLI_DEVICE : CLI_FAILED;
+	}
+	if (no_room)
+		cli_note("%s: %s", run->spec, replay_table_why(run));
+	if (!r->options.fail_on_oom || (!no_room && !run->failures.count))
+		return CLI_OK;
+	if (!no_room)
+		cli_error("%s: %llu requests failed", run->spec,
+			  (unsigned long long)run->failures.count);
+	return CLI_FAILED;
+}
+
+/* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */
+static int run_all(struct replay *r, struct gp_report *report)
+{
+	int code = CLI_OK;
+	char why[256] = "";
+
+	for (size_t i = 0; i < r->options.n_specs && !is_interrupted(r); i++) {
+		const char *spec = r->options.specs[i];
+		struct gp_run *run = NULL;
+		int err = gp_engine_run(report->trace, spec, &r->setup.engine, &run, why,
+					sizeof(why));
+
+		cli_progress_clear();
+		if (err) {
+			cli_error("%s: %s", spec, why[0] ? why : gp_result_text(err));
+			return graver(code, err == -EINVAL || err == -ENOMEM ? CLI_USAGE
+									     : CLI_DEVICE);
+		}
+		report->runs[report->n_runs++] = run;
+		code = graver(code, judge(r, run));
+	}
+	report->partial = is_interrupted(r);
+	return code;
+}
+
+static void print_hint(const char *dir)
+{
+	/* In quotes where a shell would take the name apart. */
+	bool plain = strspn(dir, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				 "/._-+,") == strlen(dir);
+	const char *quote = plain ? "" : "'";
+
+	printf("Results: %s%s%s   Pictures: gpupool-plot %s%s%s\n", quote, dir, quote, quote, dir,
+	       quote);
+}
+
+static int show(struct replay *r, const struct gp_report *report, const char *dir)
+{
+	bool stream = r->options.json || r->documents;
+	char *json = stream ? gp_report_json(report, r->setup.n_jobs > 1) : NULL;
+
+	if (stream && !json) {
+		cli_error("out of memory for the result document");
+		return CLI_USAGE;
+	}
+	if (r->documents)
+		fputs(json, r->documents);
+	if (r->options.json) {
+		fputs(json, stdout);
+	} else {
+		replay_table_print(stdout, report, cli_colour(stdout));
+		print_hint(dir);
+	}
+	free(json);
+	return cli_flush_output() ? CLI_OK : CLI_USAGE;
+}
+
+static int replay_one(struct replay *r, struct replay_job *job)
+{
+	struct gp_report report = {
+		.trace = job->trace,
+		.environment = &r->setup.environment,
+		.config = &r->setup.engine,
+	};
+	char why[512];
+	int code;
+
+	report.runs = calloc(r->options.n_specs, sizeof(struct gp_run *));
+	if (!report.runs) {
+		cli_error("out of memory");
+		return CLI_USAGE;
+	}
+	code = run_all(r, &report);
+	if (report.n_runs && gp_report_label(report.runs, report.n_runs) == 0) {
+		if (gp_report_save(&report, job->dir, why, sizeof(why)) != 0) {
+			cli_error("%s", why);
+			code = graver(code, CLI_USAGE);
+		} else {
+			job->saved = true;
+		}
+		/* Shown in any case: the work is done, and this is what is left of it. */
+		code = graver(code, show(r, &report, job->dir));
+	}
+	for (size_t i = 0; i < report.n_runs; i++)
+		gp_run_destroy(report.runs[i]);
+	free(report.runs);
+	return code;
+}
+
+/* --json=FILE, once every document is there. */
+static int write_documents(struct replay *r)
+{
+	struct gp_atomic_file f;
+	bool whole = fflush(r->documents) == 0 && !ferror(r->documents);
+	int err = whole ? gp_atomic_open(&f, r->options.json_file) : -ENOMEM;
+
+	if (!err) {
+		fwrite(r->documents_text, 1, r->documents_size, f.stream);
+		err = gp_atomic_close(&f);
+	}
+	if (err)
+		cli_error("--json=%s: %s", r->options.json_file, strerror(-err));
+	return err ? CLI_USAGE : CLI_OK;
+}
+
+static int replay_all(struct replay *r)
+{
+	int code = CLI_OK;
+
+	if (r->options.json_file) {
+		r->documents = open_memstream(&r->documents_text, &r->documents_size);
+		if (!r->documents) {
+			cli_error("out of memory");
+			return CLI_USAGE;
+		}
+	}
+	for (size_t i = 0; i < r->setup.n_jobs && !is_interrupted(r); i++)
+		code = graver(code, replay_one(r, &r->setup.jobs[i]));
+	if (r->documents) {
+		fflush(r->documents);
+		if (r->documents_size)
+			code = graver(code, write_documents(r));
+		fclose(r->documents);
+		free(r->documents_text);
+	}
+	if (is_interrupted(r)) {
+		cli_note("interrupted: what is shown and saved is partial");
+		return CLI_INTERRUPTED;
+	}
+	return code;
+}
+
+int main(int argc, char **argv)
+{
+	struct replay r = { 0 };
+	int n_operands = 0;
+	int code = replay_options_parse(&r.options, argc, argv, &n_operands);
+
+	if (code < 0 && r.options.list) {
+		replay_list_print(stdout);
+		code = cli_flush_output() ? CLI_OK : CLI_USAGE;
+	}
+	if (code < 0)
+		code = replay_setup_prepare(&r.setup, &r.options, argv, (size_t)n_operands);
+	if (code < 0)
+		code = replay_all(&r);
+	replay_setup_fini(&r.setup);
+	replay_options_fini(&r.options);
+	return code;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * summary: which allocators a result folder holds, and whether there is anything of them to draw.
+ *
+ * Shape       tab-separated lines, the first of which names the columns. Only `label` matters here;
+ *             the plot scripts read the rest.
+ * Hostile     A label becomes part of file names and of a word list: what does not look like one
+ *             that gpupool-replay writes is refused.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "summary.h"
+
+#define LABELS_MAX 1000u /* more pictures than anybody looks at */
+
+/* The n-th field of a line, or NULL. *length is its length. */
+static const char *field_at(const char *line, unsigned n, size_t *length)
+{
+	for (; n; n--) {
+		line = strchr(line, '\t');
+		if (!line)
+			return NULL;
+		line++;
+	}
+	*length = strcspn(line, "\t\r\n");
+	return line;
+}
+
+static int field_find(const char *header, const char *name)
+{
+	size_t length;
+	const char *field;
+
+	for (unsigned n = 0; (field = field_at(header, n, &length)) != NULL; n++)
+		if (length == strlen(name) && memcmp(field, name, length) == 0)
+			return (int)n;
+	return -1;
+}
+
+static bool label_is_good(const char *label, size_t length)
+{
+	if (length == 0 || length > PLOT_LABEL_MAX || label[0] == '.')
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if (!isalnum((unsigned char)label[i]) && !strchr("._+-", label[i]))
+			return false;
+	return true;
+}
+
+static int summary_add(struct plot_summary *s, const char *label, size_t length)
+{
+	void *grown = realloc(s->labels, (s->n_labels + 1) * sizeof(*s->labels));
+
+	if (!grown)
+		return -ENOMEM;
+	s->labels = grown;
+	memcpy(s->labels[s->n_labels], label, length);
+	s->labels[s->n_labels][length] = '\0';
+	s->n_labels++;
+	return 0;
+}
+
+/* What is wrong with the line, or NULL. */
+static const char *summary_line(struct plot_summary *s, const char *line, int column, int *error)
+{
+	size_t length = 0;
+	const char *label = field_at(line, (unsigned)column, &length);
+
+	*error = -EINVAL;
+	if (!label || !label_is_good(label, length))
+		return "a bad label, expected letters, digits and ._+-";
+	for (size_t i = 0; i < s->n_labels; i++)
+		if (strlen(s->labels[i]) == length && memcmp(s->labels[i], label, length) == 0)
+			return "the label of an earlier line, expected another";
+	if (s->n_labels == LABELS_MAX)
+		return "too many runs, expected at most 1000";
+	*error = summary_add(s, label, length);
+	return *error ? strerror(-*error) : NULL;
+}
+
+static int summary_read(FILE *file, const char *path, struct plot_summary *s, char *why,
+			size_t why_size)
+{
+	const char *wrong = NULL;
+	char *line = NULL;
+	size_t size = 0;
+	unsigned number = 0;
+	int column = -1, error = 0;
+
+	while (!wrong && getline(&line, &size, file) >= 0) {
+		if (number++ == 0) {
+			column = field_find(line, "label");
+			if (column < 0 || field_find(line, "trace") < 0 ||
+			    field_find(line, "device") < 0)
+				wrong = "no summary, expected columns named trace, device and label";
+			error = wrong ? -EINVAL : 0;
+		} else {
+			wrong = summary_line(s, line, column, &error);
+		}
+	}
+	if (!wrong && (ferror(file) || number == 0)) {
+		error = ferror(file) ? -EIO : -EINVAL;
+		wrong = ferror(file) ? strerror(EIO) : "an empty file, expected a summary";
+	}
+	if (wrong)
+		snprintf(why, why_size, "%s:%u: %s", path, number, wrong);
+	free(line);
+	return error;
+}
+
+/* DIR/A B, to be freed. */
+static char *path_of(const char *dir, const char *a, const char *b)
+{
+	size_t size = strlen(dir) + strlen(a) + strlen(b) + 2;
+	char *path = malloc(size);
+
+	if (path)
+		snprintf(path, size, "%s/%s%s", dir, a, b);
+	return path;
+}
+
+int plot_summary_load(const char *dir, struct plot_summary *out, char *why, size_t why_size)
+{
+	char *path = path_of(dir, "summary", ".tsv");
+	FILE *file = path ? fopen(path, "r") : NULL;
+	int r = path ? -errno : -ENOMEM;
+
+	memset(out, 0, sizeof(*out));
+	if (file) {
+		r = summary_read(file, path, out, why, why_size);
+		fclose(file);
+	} else {
+		snprintf(why, why_size, "%s: %s; expected a folder that gpupool-replay --out wrote",
+			 path ? path : dir, strerror(-r));
+	}
+	if (r)
+		plot_summary_free(out);
+	free(path);
+	return r;
+}
+
+void plot_summary_free(struct plot_summary *s)
+{
+	free(s->labels);
+	s->labels = NULL;
+	s->n_labels = 0;
+}
+
+int plot_data_lines(const char *dir, const char *label, const char *suffix)
+{
+	char *path = path_of(dir, label, suffix);
+	FILE *file = path ? fopen(path, "r") : NULL;
+	int r = path ? -errno : -ENOMEM;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (file) {
+		r = 0;
+		while (!r && getline(&line, &size, file) >= 0)
+			r = isdigit((unsigned char)line[strspn(line, " ")]) != 0;
+		if (ferror(file))
+			r = -EIO;
+		fclose(file);
+	}
+	free(line);
+	free(path);
+	return r;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replay_options: the table of options, one parser each, and what they may not be together.
+ *
+ * Shape     a parser checks the form of one value. Whether an allocator exists and takes its
+ *           options is found by creating it (replay_setup.c): no second list of names to keep.
+ * Threads   main thread only
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocators/allocator.h"
+#include "replay_options.h"
+
+#define REPEAT_MAX 10000u
+#define WINDOWS_MAX 10000000u /* 270 bytes each in memory, as much again in the file */
+#define THREADS_MAX 1024u
+#define PACE_MIN 1e-3
+#define PACE_MAX 1e6
+
+static bool append(const char ***list, size_t *n, const char *item)
+{
+	const char **grown = realloc(*list, (*n + 1) * sizeof(*grown));
+
+	if (!grown) {
+		cli_error("out of memory");
+		return false;
+	}
+	*list = grown;
+	grown[(*n)++] = item;
+	return true;
+}
+
+static bool append_all(struct replay_options *o)
+{
+	bool ok = true;
+
+	for (size_t i = 0; i < gp_allocator_count() && ok; i++) {
+		const struct gp_allocator_ops *ops = gp_allocator_at(i);
+
+		if (!(ops->caps & GP_CAP_DECORATOR))
+			ok = append(&o->specs, &o->n_specs, ops->name);
+	}
+	return ok;
+}
+
+static bool parse_alloc(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	(void)name;
+	return strcmp(value, "all") == 0 ? append_all(o) : append(&o->specs, &o->n_specs, value);
+}
+
+static bool parse_wrap(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	/* --check takes no value: it is --wrap=check. */
+	return append(&o->wraps, &o->n_wraps, value ? value : name);
+}
+
+static bool parse_device(void *ctx, const char *name, const char *value)
+{
+	static const char *const devices[] = {
+		[REPLAY_DEVICE_AUTO] = "auto",
+		[REPLAY_DEVICE_SIM] = "sim",
+		[REPLAY_DEVICE_CUDA] = "cuda",
+		NULL,
+	};
+	struct replay_options *o = ctx;
+
+	return cli_choice(name, value, devices, &o->device);
+}
+
+static bool parse_capacity(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_size(name, value, 1, GP_SIZE_MAX, &o->capacity);
+}
+
+static bool set_text(const char *name, const char *value, const char **out)
+{
+	if (!value[0]) {
+		cli_error("--%s=: expected a path", name);
+		return false;
+	}
+	*out = value;
+	return true;
+}
+
+static bool parse_profile(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return set_text(name, value, &o->profile);
+}
+
+static bool parse_out(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return set_text(name, value, &o->out);
+}
+
+static bool parse_json(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	if (value && strcmp(value, "-") != 0)
+		return set_text(name, value, &o->json_file);
+	o->json = true;
+	return true;
+}
+
+static bool parse_repeat(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_count(name, value, 1, REPEAT_MAX, &o->repeat);
+}
+
+static bool parse_windows(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_count(name, value, 1, WINDOWS_MAX, &o->windows);
+}
+
+static bool parse_threads(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_count(name, value, 1, THREADS_MAX, &o->threads);
+}
+
+static bool parse_pace(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_real(name, value ? value : "1", PACE_MIN, PACE_MAX, &o->pace);
+}
+
+static bool parse_on_oom(void *ctx, const char *name, const char *value)
+{
+	static const char *const choices[] = { "skip", "stop", NULL };
+	struct replay_options *o = ctx;
+	unsigned choice;
+
+	if (!cli_choice(name, value, choices, &choice))
+		return false;
+	o->stop_on_oom = choice == 1;
+	return true;
+}
+
+static bool parse_flag(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	(void)value;
+	if (strcmp(name, "fail-on-oom") == 0)
+		o->fail_on_oom = true;
+	else if (strcmp(name, "lenient") == 0)
+		o->lenient = true;
+	else if (strcmp(name, "list") == 0)
+		o->list = true;
+	else
+		cli_set_quiet(true);
+	return true;
+}
+
+static const struct cli_option options[] = {
+	{ "alloc", "NAME[:key=value,...]", "replay on this allocator (repeatable; all: the default)",
+	  parse_alloc },
+	{ "wrap", "NAME[:key=value,...]", "put a decorator around each (repeatable)", parse_wrap },
+	{ "check", NULL, "the same as --wrap=check: find overlaps and leaks", parse_wrap },
+	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
+	  parse_device },
+	{ "capacity", "SIZE", "memory of the device (all of it)", parse_capacity },
+	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
+	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
+	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
+	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
+	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
+	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
+	{ "windows", "N", "lines in the curve, at most (2000)", parse_windows },
+	{ "lenient", NULL, "skip and count what is wrong in a trace", parse_flag },
+	{ "out", "DIR", "folder for results (gpupool-out/TRACE)", parse_out },
+	{ "json", "[FILE]", "print the result as JSON, or also write it to FILE", parse_json },
+	{ "list", NULL, "list allocators, decorators and their options", parse_flag },
+	{ "quiet", NULL, "no progress bar and no notes", parse_flag },
+	{ NULL, NULL, NULL, NULL },
+};
+
+static const struct cli_program program = {
+	.name = "gpupool-replay",
+	.synopsis = "[OPTION]... TRACE...",
+	.about = "Replays recorded GPU allocations on each allocator: time, memory, fragmentation,\n"
+		 "failures. Sizes: 512, 64K, 2MiB, 1.5GiB. TRACE may be - (standard input).",
+	.options = options,
+	.examples =
+		"  gpupool-replay trace.json                        every allocator\n"
+		"  gpupool-replay --alloc=raw --alloc=hybrid trace.json.gz\n"
+		"  gpupool-replay --alloc=buddy:min_block=512 --check --capacity=8GiB trace.json\n"
+		"  gpupool-replay --device=sim --json trace.json | jq '.runs[].memory'\n"
+		"Exit: 0 done, 1 a check failed, 2 usage or input, 3 device, 130 interrupted.\n",
+};
+
+int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands)
+{
+	int r;
+
+	*o = (struct replay_options){ .repeat = 5, .windows = 2000 };
+	r = cli_parse(&program, o, argc, argv, n_operands);
+	if (r >= 0 || o->list)
+		return r;
+	if (*n_operands == 0) {
+		cli_error("expected a trace to replay; --help shows examples");
+		return CLI_USAGE;
+	}
+	if (o->profile && o->device == REPLAY_DEVICE_CUDA) {
+		cli_error("--profile=%s: a cost model is for --device=sim", o->profile);
+		return CLI_USAGE;
+	}
+	if (o->threads && o->pace > 0) {
+		cli_error("--pace: expected without --threads: pace is kept on one thread");
+		return CLI_USAGE;
+	}
+	if (o->n_specs == 0 && !append_all(o))
+		return CLI_USAGE;
+	return -1;
+}
+
+void replay_options_fini(struct replay_options *o)
+{
+	free(o->specs);
+	free(o->wraps);
+	*o = (struct replay_options){ 0 };
+}

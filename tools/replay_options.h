@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replay_options: the command line of gpupool-replay.
+ */
+#ifndef GP_REPLAY_OPTIONS_H
+#define GP_REPLAY_OPTIONS_H
+
+#include "cli.h"
+
+enum replay_device {
+	REPLAY_DEVICE_AUTO,
+	REPLAY_DEVICE_SIM,
+	REPLAY_DEVICE_CUDA,
+};
+
+/* Strings belong to argv or are constants. */
+struct replay_options {
+	const char **specs; /* one run each, in this order */
+	size_t n_specs;
+	const char **wraps; /* innermost first */
+	size_t n_wraps;
+	unsigned device;       /* enum replay_device */
+	uint64_t capacity;     /* bytes; 0: all that the device has */
+	const char *profile;   /* NULL: the built-in one */
+	const char *out;       /* NULL: gpupool-out/TRACE */
+	bool json;             /* the document instead of the table ... */
+	const char *json_file; /* ... or as well, in this file */
+	uint64_t repeat, windows, threads;
+	double pace; /* 0: as fast as possible */
+	bool stop_on_oom, fail_on_oom, lenient, list;
+};
+
+/* Parses argv into *o: -1 to go on, with the operands in argv[0..*n_operands-1]; else the exit
+ * code. Call replay_options_fini either way. */
+int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands);
+void replay_options_fini(struct replay_options *o);
+
+#endif

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replay_setup: see replay_setup.h.
+ *
+ * Shape       one function per thing that can be wrong; each returns -1 or an exit code.
+ * Invariants  after a refusal the file system is as it was.
+ * Cost        every allocator is created once per trace on a simulated device: microseconds
+ * Threads     main thread only
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "replay/atomic_file.h"
+#include "replay/report.h"
+#include "replay_setup.h"
+
+#define DEFAULT_FOLDER "gpupool-out"
+
+static int out_of_memory(void)
+{
+	cli_error("out of memory");
+	return CLI_USAGE;
+}
+
+/* ---- traces ---- */
+
+static void on_load(void *arg, uint64_t done, uint64_t total)
+{
+	(void)arg;
+	cli_progress("loading", done, total);
+}
+
+static void note_skipped(const struct gp_trace *trace)
+{
+	char text[256];
+	size_t used = 0;
+
+	for (unsigned i = 0; i < GP_SKIP_N && used < sizeof(text); i++) {
+		if (trace->skipped[i])
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%llu %s",
+						 used ? ", " : "",
+						 (unsigned long long)trace->skipped[i],
+						 gp_skip_name((enum gp_skip)i));
+	}
+	if (used)
+		cli_note("%s: --lenient skipped %s", trace->path, text);
+}
+
+static int load_traces(struct replay_setup *s, const struct replay_options *o, char **paths,
+		       size_t n_paths)
+{
+	struct gp_trace_options options = { .lenient = o->lenient, .progress = on_load };
+	char why[512];
+
+	s->jobs = calloc(n_paths, sizeof(*s->jobs));
+	if (!s->jobs)
+		return out_of_memory();
+	for (; s->n_jobs < n_paths; s->n_jobs++) {
+		struct gp_trace **trace = &s->jobs[s->n_jobs].trace;
+		int r = gp_trace_load(paths[s->n_jobs], &options, trace, why, sizeof(why));
+
+		cli_progress_clear();
+		if (r) {
+			cli_error("%s", why);
+			return CLI_USAGE;
+		}
+		note_skipped(*trace);
+	}
+	return -1;
+}
+
+/* A trace without times gives no pace. */
+static int check_times(const struct replay_setup *s, const struct replay_options *o)
+{
+	for (size_t i = 0; i < s->n_jobs && o->pace > 0; i++) {
+		const struct gp_trace *t = s->jobs[i].trace;
+
+		if (t->n_events && t->events[t->n_events - 1].t_ns > 0)
+			continue;
+		cli_error("--pace: %s has no times, expected \"t\" in its events", t->path);
+		return CLI_USAGE;
+	}
+	return -1;
+}
+
+/* ---- device ---- */
+
+static int open_sim(const struct gp_device_config *config, struct gp_device **dev)
+{
+	char why[256] = "";
+	int r = gp_device_open_sim(config, dev, why, sizeof(why));
+
+	if (r) {
+		cli_error("%s", why[0] ? why : strerror(-r));
+		return CLI_USAGE;
+	}
+	return -1;
+}
+
+/* Decides between the devices and opens the one to be used, to see what it is. */
+static int open_device(struct replay_setup *s, const struct replay_options *o,
+		       struct gp_device **dev)
+{
+	struct gp_device_config *config = &s->engine.device_config;
+	char why[256] = "";
+	int r;
+
+	config->capacity = o->capacity;
+	config->profile = o->profile;
+	s->engine.device = "sim";
+	/* A cost model was asked for: there is only one device that has one. */
+	if (o->device == REPLAY_DEVICE_SIM || o->profile)
+		return open_sim(config, dev);
+	r = gp_device_open_cuda(config, dev, why, sizeof(why));
+	if (!r) {
+		s->engine.device = "cuda";
+		return -1;
+	}
+	if (o->device == REPLAY_DEVICE_CUDA) {
+		cli_error("--device=cuda: %s", why[0] ? why : strerror(-r));
+		return CLI_DEVICE;
+	}
+	r = open_sim(config, dev);
+	if (r < 0)
+		cli_note("no GPU to use (%s): on the %s instead", why, (*dev)->info.name);
+	return r;
+}
+
+static int choose_device(struct replay_setup *s, const struct replay_options *o)
+{
+	struct gp_device *dev = NULL;
+	int r = open_device(s, o, &dev);
+
+	if (r < 0)
+		gp_environment_gather(&s->environment, &dev->info);
+	gp_device_close(dev);
+	return r;
+}
+
+/* ---- allocators ---- */
+
+/* Is the allocator that a spec names a decorator? Unknown ones are left to gp_allocator_create. */
+static bool names_decorator(const char *spec, bool otherwise)
+{
+	char name[64];
+	const struct gp_allocator_ops *ops;
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
+	ops = gp_allocator_find(name);
+	return ops ? (ops->caps & GP_CAP_DECORATOR) != 0 : otherwise;
+}
+
+static int try_alloc(const char *spec, struct gp_device *dev, const struct gp_env *env)
+{
+	struct gp_allocator *a = NULL;
+	char why[256] = "";
+	int r;
+
+	if (names_decorator(spec, false)) {
+		cli_error("--alloc=%s: a decorator, which goes around an allocator: --wrap=%s",
+			  spec, spec);
+		return CLI_USAGE;
+	}
+	r = gp_allocator_create(spec, dev, env, &a, why, sizeof(why));
+	gp_allocator_destroy(a);
+	/* A preallocation that does not fit the device is a result. */
+	if (r >= 0)
+		return -1;
+	cli_error("--alloc=%s: %s", spec, why[0] ? why : strerror(-r));
+	return CLI_USAGE;
+}
+
+static int try_wrap(const char *spec, struct gp_device *dev, const struct gp_env *env)
+{
+	struct gp_allocator *inner = NULL, *a = NULL;
+	char why[256] = "";
+	int r;
+
+	if (!names_decorator(spec, true)) {
+		cli_error("--wrap=%s: not a decorator; an allocator goes to --alloc=%s", spec,
+			  spec);
+		return CLI_USAGE;
+	}
+	r = gp_allocator_create("raw", dev, env, &inner, why, sizeof(why));
+	if (!r)
+		r = gp_allocator_wrap(spec, inner, &a, why, sizeof(why));
+	gp_allocator_destroy(a);
+	if (r >= 0)
+		return -1;
+	cli_error("--wrap=%s: %s", spec, why[0] ? why : strerror(-r));
+	return CLI_USAGE;
+}
+
+/* Options may take their defaults from the trace, so each trace is tried. */
+static int try_specs(struct replay_setup *s, const struct replay_options *o)
+{
+	struct gp_device_config config = s->engine.device_config;
+	struct gp_device *dev = NULL;
+	int r;
+
+	/* The same memory as the real device has, so that sizes are judged alike. */
+	config.capacity = s->environment.device.total_bytes;
+	r = open_sim(&config, &dev);
+	for (size_t j = 0; j < s->n_jobs && r < 0; j++) {
+		struct gp_env env;
+
+		gp_engine_env(s->jobs[j].trace, &env);
+		env.threads = (unsigned)o->threads;
+		for (size_t i = 0; i < o->n_specs && r < 0; i++)
+			r = try_alloc(o->specs[i], dev, &env);
+		for (size_t i = 0; i < o->n_wraps && r < 0; i++)
+			r = try_wrap(o->wraps[i], dev, &env);
+	}
+	gp_device_close(dev);
+	return r;
+}
+
+/* ---- output ---- */
+
+static bool folder_taken(const struct replay_setup *s, size_t n_jobs, const char *dir)
+{
+	for (size_t i = 0; i < n_jobs; i++)
+		if (strcmp(s->jobs[i].dir, dir) == 0)
+			return true;
+	return false;
+}
+
+/* The folder of a job: DIR for one trace that says where; else one for each trace below it. */
+static char *folder_name(const struct replay_setup *s, const struct replay_options *o, size_t job)
+{
+	const char *parent = o->out ? o->out : DEFAULT_FOLDER;
+	size_t size = strlen(parent) + 160;
+	char stem[128];
+	const char *name = gp_report_trace_stem(s->jobs[job].trace, stem, sizeof(stem));
+	char *dir = malloc(size);
+
+	if (!dir)
+		return NULL;
+	if (o->out && s->n_jobs == 1)
+		snprintf(dir, size, "%s", parent);
+	else
+		snprintf(dir, size, "%s/%s", parent, name);
+	for (unsigned n = 2; folder_taken(s, job, dir); n++)
+		snprintf(dir, size, "%s/%s-%u", parent, name, n);
+	return dir;
+}
+
+static int make_folders(struct replay_setup *s, const struct replay_options *o)
+{
+	for (size_t i = 0; i < s->n_jobs; i++) {
+		struct replay_job *job = &s->jobs[i];
+		int r;
+
+		job->dir = folder_name(s, o, i);
+		if (!job->dir)
+			return out_of_memory();
+		r = gp_folder_create(job->dir, &job->n_made);
+		if (r) {
+			cli_error("--out: %s: cannot write here: %s", job->dir, strerror(-r));
+			return CLI_USAGE;
+		}
+	}
+	return -1;
+}
+
+static int try_json_file(const char *path)
+{
+	struct gp_atomic_file f;
+	int r = gp_atomic_open(&f, path);
+
+	if (r) {
+		cli_error("--json=%s: cannot write here: %s", path, strerror(-r));
+		return CLI_USAGE;
+	}
+	gp_atomic_discard(&f);
+	return -1;
+}
+
+/* ---- the whole ---- */
+
+static void on_replay(void *arg, const char *phase, uint64_t done, uint64_t total)
+{
+	(void)arg;
+	cli_progress(phase, done, total);
+}
+
+int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o, char **paths,
+			 size_t n_paths)
+{
+	int r;
+
+	*s = (struct replay_setup){
+		.engine = {
+			.passes = GP_PASS_ALL,
+			.repeat = (unsigned)o->repeat,
+			.n_windows = (unsigned)o->windows,
+			.stop_on_oom = o->stop_on_oom,
+			.wraps = o->wraps,
+			.n_wraps = o->n_wraps,
+			.threads = (unsigned)o->threads,
+			.pace = o->pace,
+			.interrupted = cli_interrupted(),
+			.progress = on_replay,
+		},
+	};
+	r = load_traces(s, o, paths, n_paths);
+	if (r < 0)
+		r = check_times(s, o);
+	if (r < 0)
+		r = choose_device(s, o);
+	if (r < 0)
+		r = try_specs(s, o);
+	if (r < 0)
+		r = make_folders(s, o);
+	if (r < 0 && o->json_file)
+		r = try_json_file(o->json_file);
+	return r;
+}
+
+void replay_setup_fini(struct replay_setup *s)
+{
+	/* Backwards: a later folder may be inside what an earlier one made. */
+	while (s->n_jobs) {
+		struct replay_job *job = &s->jobs[--s->n_jobs];
+
+		if (job->dir && !job->saved)
+			gp_folder_remove(job->dir, job->n_made);
+		free(job->dir);
+		gp_trace_destroy(job->trace);
+	}
+	free(s->jobs);
+	s->jobs = NULL;
+}

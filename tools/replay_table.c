@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replay_table: one row per allocator, aligned, in units for people, the best of each column
+ * marked.
+ *
+ * Shape       a column is a title and a function from a run to its figure and its text; widths
+ *             come from the contents, so that the table is as narrow as it can be.
+ * Best        the lowest figure of a column, among the runs that served every request: holding
+ *             little by refusing much is no merit. Runs whose texts read the same share the mark;
+ *             where all do, nothing is marked.
+ * Threads     main thread only
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "replay_table.h"
+
+#define CELL_SIZE 40u
+
+#define BOLD_GREEN "\033[1;32m"
+#define BOLD_RED "\033[1;31m"
+#define DIM "\033[2m"
+#define BOLD "\033[1m"
+#define PLAIN "\033[0m"
+
+struct column {
+	const char *group; /* the same word in neighbours joins them; NULL: none from here on */
+	const char *title;
+	/* Writes the text (CELL_SIZE bytes) and returns the figure to compare; NAN: none. */
+	double (*cell)(const struct gp_run *run, char *text);
+	bool ranked; /* the lowest is the best */
+};
+
+/* ---- the columns ---- */
+
+static double cell_name(const struct gp_run *run, char *text)
+{
+	snprintf(text, CELL_SIZE, "%s", run->label);
+	return NAN;
+}
+
+static double cell_reserved(const struct gp_run *run, char *text)
+{
+	cli_bytes(text, run->memory.peak_reserved);
+	return (double)run->memory.peak_reserved;
+}
+
+static double percent(double ratio, const char *sign, char *text)
+{
+	double p = ratio * 100;
+
+	snprintf(text, CELL_SIZE, "%s%.*f %%", p > 0 ? sign : "", p < 999.95 ? 1 : 0, p);
+	return ratio;
+}
+
+static double cell_overhead(const struct gp_run *run, char *text)
+{
+	return percent(run->memory.overhead, "+", text);
+}
+
+static double cell_internal(const struct gp_run *run, char *text)
+{
+	return percent(run->fragmentation.internal_at_peak, "", text);
+}
+
+static double cell_external(const struct gp_run *run, char *text)
+{
+	return percent(run->fragmentation.external_at_peak, "", text);
+}
+
+static double percentile(const struct gp_hist *h, double p, char *text)
+{
+	double ns = (double)gp_hist_percentile(h, p);
+
+	if (!h->count) {
+		snprintf(text, CELL_SIZE, "-");
+		return NAN;
+	}
+	cli_time(text, ns);
+	return ns;
+}
+
+static double cell_alloc_p50(const struct gp_run *run, char *text)
+{
+	return percentile(&run->alloc_ns, 50, text);
+}
+
+static double cell_alloc_p99(const struct gp_run *run, char *text)
+{
+	return percentile(&run->alloc_ns, 99, text);
+}
+
+static double cell_free_p50(const struct gp_run *run, char *text)
+{
+	return percentile(&run->free_ns, 50, text);
+}
+
+static double cell_free_p99(const struct gp_run *run, char *text)
+{
+	return percentile(&run->free_ns, 99, text);
+}
+
+static double cell_own(const struct gp_run *run, char *text)
+{
+	if (!run->throughput.ops) {
+		snprintf(text, CELL_SIZE, "-");
+		return NAN;
+	}
+	cli_time(text, run->throughput.ns_per_op);
+	return run->throughput.ns_per_op;
+}
+
+static double cell_device_time(const struct gp_run *run, char *text)
+{
+	cli_time(text, (double)run->driver.time_ns);
+	return (double)run->driver.time_ns;
+}
+
+static double cell_device_calls(const struct gp_run *run, char *text)
+{
+	uint64_t calls = run->driver.allocs + run->driver.frees + run->driver.maps +
+			 run->driver.unmaps + run->driver.syncs + run->driver.event_waits;
+
+	cli_number(text, calls);
+	return (double)calls;
+}
+
+static double cell_failed(const struct gp_run *run, char *text)
+{
+	if (run->failures.count)
+		cli_number(text, run->failures.count);
+	else
+		snprintf(text, CELL_SIZE, "-");
+	return NAN;
+}
+
+static double cell_status(const struct gp_run *run, char *text)
+{
+	snprintf(text, CELL_SIZE, "%s",
+		 run->status == GP_STATUS_OK ? "" : gp_status_name(run->status));
+	return NAN;
+}
+
+static const struct column columns[] = {
+	{ "", "allocator", cell_name, false },
+	{ "memory", "reserved", cell_reserved, true },
+	{ "memory", "overhead", cell_overhead, true },
+	{ "lost", "internal", cell_internal, true },
+	{ "lost", "external", cell_external, true },
+	{ "alloc", "p50", cell_alloc_p50, true },
+	{ "alloc", "p99", cell_alloc_p99, true },
+	{ "free", "p50", cell_free_p50, true },
+	{ "free", "p99", cell_free_p99, true },
+	{ "own", "per op", cell_own, true },
+	{ "device", "time", cell_device_time, true },
+	{ "device", "calls", cell_device_calls, true },
+	{ NULL, "failed", cell_failed, false },
+	{ NULL, "status", cell_status, false },
+};
+
+#define N_COLUMNS GP_ARRAY_LEN(columns)
+#define COLUMN_STATUS (N_COLUMNS - 1)
+#define COLUMN_FAILED (N_COLUMNS - 2)
+
+/* ---- layout ---- */
+
+struct cell {
+	char text[CELL_SIZE];
+	double figure;
+	bool best;
+};
+
+struct table {
+	FILE *out;
+	const struct gp_report *report;
+	struct cell (*rows)[N_COLUMNS]; /* [n_runs] */
+	size_t widths[N_COLUMNS];
+	size_t n_shown; /* columns; the status only where a run is not ok */
+	bool colour;
+};
+
+static const char *paint(const struct table *t, const char *escape)
+{
+	return t->colour ? escape : "";
+}
+
+/* Has it figures that mean something? */
+static bool is_measured(const struct gp_run *run)
+{
+	return run->status != GP_STATUS_ERROR;
+}
+
+static bool is_rated(const struct gp_run *run)
+{
+	return run->status == GP_STATUS_OK && !run->failures.count;
+}
+
+static void rate_column(struct table *t, size_t c)
+{
+	const struct cell *best = NULL;
+	size_t n_rated = 0, n_best = 0;
+
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct cell *cell = &t->rows[i][c];
+
+		if (!is_rated(t->report->runs[i]) || isnan(cell->figure))
+			continue;
+		n_rated++;
+		if (!best || cell->figure < best->figure)
+			best = cell;
+	}
+	for (size_t pass = 0; pass < 2 && best; pass++) {
+		for (size_t i = 0; i < t->report->n_runs; i++) {
+			struct cell *cell = &t->rows[i][c];
+
+			if (!is_rated(t->report->runs[i]) || strcmp(cell->text, best->text) != 0)
+				continue;
+			n_best += pass == 0;
+			cell->best = pass == 1 && n_best < n_rated;
+		}
+	}
+}
+
+static void fill(struct table *t)
+{
+	t->n_shown = COLUMN_STATUS;
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		if (t->report->runs[i]->status != GP_STATUS_OK)
+			t->n_shown = N_COLUMNS;
+		for (size_t c = 0; c < N_COLUMNS; c++) {
+			struct cell *cell = &t->rows[i][c];
+
+			cell->figure = columns[c].cell(t->report->runs[i], cell->text);
+			if (c && c < COLUMN_STATUS && !is_measured(t->report->runs[i]))
+				snprintf(cell->text, sizeof(cell->text), "-");
+		}
+	}
+	for (size_t c = 0; c < N_COLUMNS; c++) {
+		t->widths[c] = strlen(columns[c].title);
+		for (size_t i = 0; i < t->report->n_runs; i++)
+			t->widths[c] = gp_max_u64(t->widths[c], strlen(t->rows[i][c].text));
+		if (columns[c].ranked)
+			rate_column(t, c);
+	}
+}
+
+/* Names to the left, figures to the right. A mark takes the first place of the gap; behind the
+ * last cell of a line there is nothing. */
+static void print_cell(const struct table *t, size_t c, const char *text, const char *escape,
+		       bool mark, bool last)
+{
+	int pad = (int)(t->widths[c] - strlen(text));
+	bool left = c == 0 || c == COLUMN_STATUS;
+
+	fprintf(t->out, "%*s%s%s%s", left ? 0 : pad, "", paint(t, escape), text,
+		escape[0] ? paint(t, PLAIN) : "");
+	if (!last)
+		fprintf(t->out, "%*s%s", left ? pad : 0, "", mark ? "* " : "  ");
+}
+
+/* Columns of the group that begins at c. */
+static size_t group_size(size_t c)
+{
+	size_t n = 1;
+
+	while (columns[c + n].group && strcmp(columns[c + n].group, columns[c].group) == 0)
+		n++;
+	return n;
+}
+
+/* "---- memory ----" over the columns of each group. */
+static void print_groups(const struct table *t)
+{
+	static const char dashes[] = "----------------------------------------";
+	size_t n;
+
+	for (size_t c = 0; columns[c].group; c += n) {
+		int length = (int)strlen(columns[c].group);
+		int width = (int)t->widths[c], left, right;
+
+		n = group_size(c);
+		for (size_t i = 1; i < n; i++)
+			width += 2 + (int)t->widths[c + i];
+		/* A space on either side of the word: titles are long enough for that. */
+		left = (width - length - 2) / 2;
+		right = width - length - 2 - left;
+		if (columns[c].group[0])
+			fprintf(t->out, "  %.*s %s %.*s", left, dashes, columns[c].group, right,
+				dashes);
+		else
+			fprintf(t->out, "%*s", width, "");
+	}
+	fputc('\n', t->out);
+}
+
+static void print_head(const struct table *t)
+{
+	fputs(paint(t, DIM), t->out);
+	print_groups(t);
+	fputs(paint(t, PLAIN), t->out);
+	for (size_t c = 0; c < t->n_shown; c++)
+		print_cell(t, c, columns[c].title, BOLD, false, c + 1 == t->n_shown);
+	fputc('\n', t->out);
+}
+
+static void print_row(const struct table *t, size_t row)
+{
+	const struct gp_run *run = t->report->runs[row];
+	size_t n = run->status == GP_STATUS_OK ? COLUMN_STATUS : N_COLUMNS;
+
+	for (size_t c = 0; c < n; c++) {
+		const struct cell *cell = &t->rows[row][c];
+		bool bad = (c == COLUMN_FAILED && run->failures.count) || c == COLUMN_STATUS;
+
+		print_cell(t, c, cell->text, cell->best ? BOLD_GREEN : bad ? BOLD_RED : "",
+			   cell->best, c + 1 == n);
+	}
+	fputc('\n', t->out);
+}
+
+/* ---- around the table ---- */
+
+const char *replay_table_why(const struct gp_run *run)
+{
+	size_t n = strlen(run->allocator);
+
+	return strncmp(run->why, run->allocator, n) == 0 && strncmp(run->why + n, ": ", 2) == 0
+		       ? run->why + n + 2
+		       : run->why;
+}
+
+/* What makes these figures others than those of a plain replay. */
+static void print_settings(const struct table *t)
+{
+	const struct gp_engine_config *config = t->report->config;
+
+	if (!config)
+		return;
+	if (config->threads)
+		fprintf(t->out, ", %u thread%s", config->threads, config->threads > 1 ? "s" : "");
+	if (config->pace > 0)
+		fprintf(t->out, ", paced at %g times recorded speed", config->pace);
+	for (size_t i = 0; i < config->n_wraps; i++)
+		fprintf(t->out, "%s%s", i ? ", " : "; times include: ", config->wraps[i]);
+}
+
+static void print_title(const struct table *t)
+{
+	const struct gp_trace *trace = t->report->trace;
+	const struct gp_device_info *device = &t->report->environment->device;
+	char stem[128], events[32], load[32], total[32];
+
+	/* The stem, not the name: a trace may be called anything, escape sequences included. */
+	fprintf(t->out, "%s%s%s: %s events, load %s, on %s with %s", paint(t, BOLD),
+		gp_report_trace_stem(trace, stem, sizeof(stem)), paint(t, PLAIN),
+		cli_number(events, trace->n_events), cli_bytes(load, trace->load_bytes),
+		device->name, cli_bytes(total, device->total_bytes));
+	print_settings(t);
+	if (t->report->partial)
+		fprintf(t->out, "%s -- partial: interrupted%s", paint(t, BOLD_RED), paint(t, PLAIN));
+	fputs("\n\n", t->out);
+}
+
+static void print_reasons(const struct table *t, const struct gp_run *run)
+{
+	static const char *const words[GP_REASON_N] = {
+		[GP_REASON_OVER_CAPACITY] = "over capacity",
+		[GP_REASON_FRAGMENTED] = "fragmented",
+		[GP_REASON_STREAM_HELD] = "held by another stream",
+		[GP_REASON_REFUSED] = "refused",
+	};
+	const char *before = ": ";
+	char n[32];
+
+	for (size_t i = 0; i < GP_REASON_N; i++) {
+		if (!run->failures.reasons[i])
+			continue;
+		fprintf(t->out, "%s%s %s", before, cli_number(n, run->failures.reasons[i]),
+			words[i]);
+		before = ", ";
+	}
+}
+
+/* Who failed, how and why, and who did not. */
+static void print_failures(const struct table *t)
+{
+	int width = (int)t->widths[0];
+	char count[32], bytes[32], event[32];
+	bool any = false, none_kept = true;
+
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct gp_run *run = t->report->runs[i];
+
+		none_kept = none_kept && !is_rated(run);
+		if (!run->failures.count)
+			continue;
+		fprintf(t->out, "%s  %-*s  %s (%s), first at event %s",
+			any ? "" : "\nRequests that failed\n", width, run->label,
+			cli_number(count, run->failures.count),
+			cli_bytes(bytes, run->failures.bytes),
+			cli_number(event, run->failures.first_event));
+		print_reasons(t, run);
+		fputc('\n', t->out);
+		any = true;
+	}
+	if (!any)
+		return;
+	fputs("Would have kept the job alive:", t->out);
+	for (size_t i = 0; i < t->report->n_runs; i++)
+		if (is_rated(t->report->runs[i]))
+			fprintf(t->out, " %s", t->report->runs[i]->label);
+	fputs(none_kept ? " none of these\n" : "\n", t->out);
+}
+
+static void print_errors(const struct table *t)
+{
+	const char *head = "\nRuns without a result\n";
+
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct gp_run *run = t->report->runs[i];
+
+		if (is_measured(run))
+			continue;
+		fprintf(t->out, "%s  %-*s  %s\n", head, (int)t->widths[0], run->label,
+			replay_table_why(run));
+		head = "";
+	}
+}
+
+static void print_quantiles(FILE *out, const char *what, const struct gp_hist *h)
+{
+	char p50[32], p99[32], max[32];
+
+	fprintf(out, "%s %s / %s / %s", what, cli_time(p50, (double)gp_hist_percentile(h, 50)),
+		cli_time(p99, (double)gp_hist_percentile(h, 99)),
+		cli_time(max, h->count ? (double)h->max : 0));
+}
+
+/* --pace: what a caller that comes at its appointed time sees. */
+static void print_paced(const struct table *t)
+{
+	const char *head = "\nPaced, p50 / p99 / max: lateness of calls, and time from due to done\n";
+
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct gp_run *run = t->report->runs[i];
+
+		if (!run->paced || !is_measured(run))
+			continue;
+		fprintf(t->out, "%s  %-*s", head, (int)t->widths[0], run->label);
+		print_quantiles(t->out, "  late", &run->lateness_ns);
+		print_quantiles(t->out, "   alloc", &run->response_alloc_ns);
+		print_quantiles(t->out, "   free", &run->response_free_ns);
+		fputc('\n', t->out);
+		head = "";
+	}
+}
+
+/* Two runs of one allocator differ by what was asked for, which a label does not say. */
+static void print_specs(const struct table *t)
+{
+	const char *head = "\nAs asked for\n";
+
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct gp_run *run = t->report->runs[i];
+
+		if (strcmp(run->spec, run->label) == 0)
+			continue;
+		fprintf(t->out, "%s  %-*s  %s\n", head, (int)t->widths[0], run->label, run->spec);
+		head = "";
+	}
+}
+
+static void print_legend(const struct table *t)
+{
+	bool modelled = t->report->environment->device.simulated;
+
+	fprintf(t->out,
+		"\n%s* best of those that served every request. reserved: peak held from the device;"
+		" overhead: that over the load;\n"
+		"internal: rounding inside blocks, external: free memory not in one piece, both at the"
+		" peak. alloc, free: latency\n"
+		"of a call with the driver calls it makes; own per op: the allocator's code alone;"
+		" device: all driver calls.\n%s%s",
+		paint(t, DIM),
+		modelled ? "Driver calls are modelled (simulated device); the allocators' own time is"
+			   " measured.\n"
+			 : "All times are measured on the device.\n",
+		paint(t, PLAIN));
+}
+
+void replay_table_print(FILE *out, const struct gp_report *report, bool colour)
+{
+	struct table t = { .out = out, .report = report, .colour = colour };
+
+	print_title(&t);
+	t.rows = calloc(report->n_runs ? report->n_runs : 1, sizeof(*t.rows));
+	if (!t.rows) {
+		cli_error("out of memory for the table");
+		return;
+	}
+	fill(&t);
+	print_head(&t);
+	for (size_t i = 0; i < report->n_runs; i++)
+		print_row(&t, i);
+	print_specs(&t);
+	print_errors(&t);
+	print_paced(&t);
+	print_failures(&t);
+	print_legend(&t);
+	free(t.rows);
+}
