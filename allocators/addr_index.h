@@ -48,7 +48,8 @@ static inline uint32_t gp_addr_index_home(const struct gp_addr_index *ix, uint64
 	return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> ix->shift);
 }
 
-/* The value under key (1 .. GP_INDEX_KEY_MAX), or GP_INDEX_NONE. */
+/* The value under key, or GP_INDEX_NONE: also for keys that can't be there (0, above
+ * GP_INDEX_KEY_MAX). */
 static inline uint32_t gp_addr_index_find(const struct gp_addr_index *ix, uint64_t key)
 {
 	uint32_t i = gp_addr_index_home(ix, key);
@@ -56,10 +57,26 @@ static inline uint32_t gp_addr_index_find(const struct gp_addr_index *ix, uint64
 	for (;; i = (i + 1) & ix->mask) {
 		uint64_t e = ix->table[i];
 
-		if (e >> GP_INDEX_VALUE_BITS == key)
-			return (uint32_t)e & GP_INDEX_VALUE_MAX;
 		if (!e)
 			return GP_INDEX_NONE;
+		if (e >> GP_INDEX_VALUE_BITS == key)
+			return (uint32_t)e & GP_INDEX_VALUE_MAX;
+	}
+}
+
+/* The same, to change the value in place: key << GP_INDEX_VALUE_BITS | value. NULL: not there. Valid
+ * until the next addition or removal. */
+static inline uint64_t *gp_addr_index_entry(const struct gp_addr_index *ix, uint64_t key)
+{
+	uint32_t i = gp_addr_index_home(ix, key);
+
+	for (;; i = (i + 1) & ix->mask) {
+		uint64_t e = ix->table[i];
+
+		if (!e)
+			return NULL;
+		if (e >> GP_INDEX_VALUE_BITS == key)
+			return &ix->table[i];
 	}
 }
 

@@ -9,17 +9,19 @@
  *                order 1 |     B      |   (free)   |      order k:  o XOR (min_block << k)
  *                order 0 | used | free|            |
  *
- *              state[o / min_block]  0, or used/free and the order of the block that starts there
- *              sets[stream][order]   bitset of the free blocks: the lowest address is found by
- *                                    find-first-set, which keeps the high end empty
+ *              blocks               hash index: offset -> used or free, order, stream. One 8-byte
+ *                                   entry tells all about a block, so that "is my buddy free, and
+ *                                   whole?" is one lookup
+ *              sets[stream][order]  bitset of the free blocks: the lowest address is found by
+ *                                   find-first-set, which keeps the high end empty
  *              Under grow=vmm the space is the address range itself, so blocks of different ranges
  *              merge; otherwise each range (arena) gets a power-of-two place and merging stops at
  *              its size.
  * Invariants   1. two free buddies of one stream never coexist inside an arena
- *              2. states tile what is held   3. a block is in its set if and only if it is free
+ *              2. blocks tile what is held   3. a block is in its set if and only if it is free
  *                                                                 -> buddy_check() tests each
- * Cost         alloc, free: O(log n) splits or merges at worst, one bitset update each; metadata
- *              3 bytes for each min_block that is touched, in host memory
+ * Cost         alloc, free: O(log n) splits or merges at worst, one lookup and one bitset update
+ *              each; 16 to 32 bytes a block in host memory
  * Waste        internal < 2x, a third on average for sizes of no pattern (Knuth 2.5, exercise 29);
  *              external: log2(largest / smallest) times the load at worst (Robson 1971)
  * Threads      one at a time
@@ -36,9 +38,10 @@
 
 #define BUDDY_ORDERS 40
 #define BUDDY_FRESH UINT16_MAX
-#define BUDDY_USED 0x40
-#define BUDDY_FREE 0x80
-#define BUDDY_ORDER 0x3f /* of a state: order + 1 */
+#define BUDDY_NONE GP_INDEX_NONE
+/* What the index says of a block: free flag, order, stream of the last user. */
+#define BUDDY_FREE (UINT32_C(1) << 22)
+#define BUDDY_LG_ORDER 16
 
 /* The free blocks of one stream, or fresh ones. */
 struct buddy_set {
@@ -55,8 +58,7 @@ struct buddy {
 	uint32_t n_sets;
 	unsigned lg_min, lg_page; /* log2 of bytes */
 	unsigned n_orders;        /* the space is one block of order n_orders - 1 */
-	uint8_t *state;           /* [unit] */
-	uint16_t *stream;         /* [unit] of the block that starts there */
+	struct gp_addr_index blocks; /* 1 + unit -> what starts there */
 	/* Where ranges lie, unless vmm: */
 	struct gp_addr_index pages;  /* page of an address -> page of the space */
 	uint64_t *page_addr;         /* [page of the space] */
@@ -108,26 +110,56 @@ static unsigned buddy_top(const struct buddy *b, uint64_t unit)
 	return b->page_top[unit >> (b->lg_page - b->lg_min)];
 }
 
-/* ---- free sets ---- */
+/* ---- blocks and free sets ---- */
 
-static void buddy_push(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
+static uint32_t buddy_value(bool is_free, unsigned order, uint16_t stream)
+{
+	return (is_free ? BUDDY_FREE : 0) | order << BUDDY_LG_ORDER | stream;
+}
+
+static unsigned buddy_order(uint32_t value)
+{
+	return value >> BUDDY_LG_ORDER & 0x3f;
+}
+
+static uint16_t buddy_stream(uint32_t value)
+{
+	return (uint16_t)value;
+}
+
+/* What is known of the block that starts at a unit; BUDDY_NONE: none does. */
+static uint32_t buddy_at(const struct buddy *b, uint64_t unit)
+{
+	return gp_addr_index_find(&b->blocks, unit + 1);
+}
+
+static void buddy_set(struct buddy *b, uint64_t unit, uint32_t value)
+{
+	*gp_addr_index_entry(&b->blocks, unit + 1) = (unit + 1) << GP_INDEX_VALUE_BITS | value;
+}
+
+static void buddy_link(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
 {
 	struct buddy_set *set = b->sets[(uint16_t)(stream + 1)];
 
-	b->state[unit] = (uint8_t)(BUDDY_FREE | (order + 1));
-	b->stream[unit] = stream;
 	gp_bitset_add(&set->of[order], unit >> order);
 	set->orders |= UINT64_C(1) << order;
 }
 
-/* Takes a free block out of its set; its state is the caller's to write. */
-static void buddy_unlink(struct buddy *b, uint64_t unit, unsigned order)
+static void buddy_unlink(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
 {
-	struct buddy_set *set = b->sets[(uint16_t)(b->stream[unit] + 1)];
+	struct buddy_set *set = b->sets[(uint16_t)(stream + 1)];
 
 	gp_bitset_remove(&set->of[order], unit >> order);
 	if (gp_bitset_empty(&set->of[order]))
 		set->orders &= ~(UINT64_C(1) << order);
+}
+
+/* A new free block. Room in the index is there. */
+static void buddy_add(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
+{
+	gp_addr_index_add(&b->blocks, unit + 1, buddy_value(true, order, stream));
+	buddy_link(b, unit, order, stream);
 }
 
 static GP_NOINLINE int buddy_new_stream(struct buddy *b, uint32_t stream)
@@ -160,29 +192,30 @@ static int buddy_know(struct buddy *b, uint32_t stream)
 	return GP_LIKELY(stream + 2 <= b->n_sets) ? 0 : buddy_new_stream(b, stream);
 }
 
-/* Frees a block for `stream`: merges it with its buddy as long as that is free on the same stream
- * or fresh. */
+/* Frees a block, which is in no set, for `stream`: merges it with its buddy as long as that is free
+ * on the same stream or fresh. */
 static void buddy_release(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
 {
 	unsigned top = buddy_top(b, unit);
 
 	for (; order < top; order++) {
-		uint64_t other = unit ^ (UINT64_C(1) << order);
-		uint16_t owner;
+		uint64_t half = UINT64_C(1) << order, other = unit ^ half;
+		uint32_t value = buddy_at(b, other);
+		uint16_t owner = buddy_stream(value);
 
-		if (b->state[other] != (BUDDY_FREE | (order + 1)))
+		/* GP_INDEX_NONE has every bit set, which no value has. */
+		if (value >> BUDDY_LG_ORDER != (BUDDY_FREE >> BUDDY_LG_ORDER | order))
 			break;
-		owner = b->stream[other];
 		if (owner != stream && owner != BUDDY_FRESH && stream != BUDDY_FRESH)
 			break;
-		buddy_unlink(b, other, order);
+		buddy_unlink(b, other, order, owner);
 		if (stream == BUDDY_FRESH)
 			stream = owner;
-		b->state[other] = 0;
-		b->state[unit] = 0;
-		unit &= ~(UINT64_C(1) << order);
+		gp_addr_index_remove(&b->blocks, (unit | half) + 1);
+		unit &= ~half;
 	}
-	buddy_push(b, unit, order, stream);
+	buddy_set(b, unit, buddy_value(true, order, stream));
+	buddy_link(b, unit, order, stream);
 }
 
 /* Splits a block that is in no set down to `order`, freeing the upper halves. */
@@ -191,7 +224,7 @@ static void buddy_split(struct buddy *b, uint64_t unit, unsigned have, unsigned 
 {
 	while (have > order) {
 		have--;
-		buddy_push(b, unit + (UINT64_C(1) << have), have, stream);
+		buddy_add(b, unit + (UINT64_C(1) << have), have, stream);
 	}
 }
 
@@ -233,12 +266,16 @@ static int buddy_add_range(struct buddy *b, struct gp_range range, uint16_t stre
 			b->page_top[page + i] = (uint8_t)top;
 		}
 	}
+	r = gp_addr_index_reserve(&b->blocks, 2 * BUDDY_ORDERS);
+	if (r)
+		return r;
 	/* A preallocation need not be a power of two: the largest aligned pieces that fit. */
 	for (end = unit + (range.size >> b->lg_min); unit < end;) {
 		unsigned order = gp_floor_log2(end - unit);
 
 		if (unit)
 			order = gp_lowest_bit(unit) < order ? gp_lowest_bit(unit) : order;
+		gp_addr_index_add(&b->blocks, unit + 1, buddy_value(false, order, stream));
 		buddy_release(b, unit, order, stream);
 		unit += UINT64_C(1) << order;
 	}
@@ -280,32 +317,44 @@ static int buddy_grow(struct buddy *b, unsigned order, uint32_t stream)
 	return r;
 }
 
-/* The free block that holds all of [unit, unit + 2^order), cut down to just that and taken out of
- * its set; false when it is not all free. */
-static bool buddy_isolate(struct buddy *b, uint64_t unit, unsigned order)
+/* The free block that holds all of [unit, unit + 2^order); false when it is not all free. */
+static bool buddy_holder(const struct buddy *b, uint64_t unit, unsigned order, uint64_t *start,
+			 unsigned *have)
 {
-	unsigned top = buddy_top(b, unit), have;
-	uint64_t start = unit;
+	for (*have = order; *have < b->n_orders; ++*have) {
+		uint32_t value;
 
-	for (have = order; have <= top; have++) {
-		start = unit & ~((UINT64_C(1) << have) - 1);
-		if (b->state[start] == (BUDDY_FREE | (have + 1)))
-			break;
+		*start = unit & ~((UINT64_C(1) << *have) - 1);
+		value = buddy_at(b, *start);
+		if (value >> BUDDY_LG_ORDER == (BUDDY_FREE >> BUDDY_LG_ORDER | *have))
+			return true;
 	}
-	if (have > top)
-		return false;
-	uint16_t stream = b->stream[start];
+	return false;
+}
 
-	buddy_unlink(b, start, have);
-	b->state[start] = 0;
+/* Takes [unit, unit + 2^order) out of the free block that holds it; -ENOENT: none does. */
+static int buddy_remove(struct buddy *b, uint64_t unit, unsigned order)
+{
+	unsigned have;
+	uint64_t start;
+	uint16_t stream;
+	int r = gp_addr_index_reserve(&b->blocks, BUDDY_ORDERS);
+
+	if (r)
+		return r;
+	if (!buddy_holder(b, unit, order, &start, &have))
+		return -ENOENT;
+	stream = buddy_stream(buddy_at(b, start));
+	buddy_unlink(b, start, have, stream);
+	gp_addr_index_remove(&b->blocks, start + 1);
 	while (have > order) {
 		uint64_t half = UINT64_C(1) << --have;
 		bool upper = unit & half;
 
-		buddy_push(b, upper ? start : start + half, have, stream);
+		buddy_add(b, upper ? start : start + half, have, stream);
 		start += upper ? half : 0;
 	}
-	return true;
+	return 0;
 }
 
 /* Makes all of one stream's free memory another's. The caller has seen to it that it may. */
@@ -315,7 +364,7 @@ static void buddy_move_set(struct buddy *b, uint32_t from, uint16_t to)
 	uint64_t unit;
 
 	while ((unit = buddy_find(b->sets[from], 0, &order)) != GP_BITSET_NONE) {
-		buddy_unlink(b, unit, order);
+		buddy_unlink(b, unit, order, (uint16_t)(from - 1));
 		buddy_release(b, unit, order, to);
 	}
 }
@@ -332,9 +381,14 @@ static int buddy_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 	while (!r && b->pool.reserved_bytes > keep &&
 	       gp_pool_range_within(&b->pool, from, UINT64_MAX, &range)) {
 		from = range.addr + range.size;
-		if (!buddy_isolate(b, buddy_unit(b, range.addr),
-				   gp_floor_log2(range.size >> b->lg_min)))
+		r = buddy_remove(b, buddy_unit(b, range.addr),
+				 gp_floor_log2(range.size >> b->lg_min));
+		if (r == -ENOENT) {
+			r = 0;
 			continue;
+		}
+		if (r)
+			break;
 		buddy_forget_range(b, range);
 		r = gp_pool_put(&b->pool, range.addr);
 		*released += range.size;
@@ -413,6 +467,7 @@ static int buddy_alloc(struct gp_allocator *a, const struct gp_request *req, str
 	struct buddy *b = gp_state(a);
 	uint32_t stream = gp_pool_stream(&b->pool, req->stream);
 	unsigned lg = gp_ceil_log2(req->size), order, have;
+	uint16_t owner;
 	uint64_t unit;
 	int r;
 
@@ -424,6 +479,8 @@ static int buddy_alloc(struct gp_allocator *a, const struct gp_request *req, str
 	if (GP_UNLIKELY(order >= b->n_orders))
 		return GP_NOMEM;
 	r = buddy_know(b, stream);
+	if (GP_LIKELY(!r))
+		r = gp_addr_index_reserve(&b->blocks, BUDDY_ORDERS);
 	if (GP_UNLIKELY(r))
 		return r;
 	unit = buddy_find_own(b, order, (uint16_t)stream, &have);
@@ -432,12 +489,11 @@ static int buddy_alloc(struct gp_allocator *a, const struct gp_request *req, str
 		if (r)
 			return r;
 	}
-	buddy_unlink(b, unit, have);
+	owner = buddy_stream(buddy_at(b, unit));
+	buddy_unlink(b, unit, have, owner);
 	/* What is split off fresh memory stays fresh; what was another stream's is now ours. */
-	buddy_split(b, unit, have, order,
-		    b->stream[unit] == BUDDY_FRESH ? BUDDY_FRESH : (uint16_t)stream);
-	b->state[unit] = (uint8_t)(BUDDY_USED | (order + 1));
-	b->stream[unit] = (uint16_t)stream;
+	buddy_split(b, unit, have, order, owner == BUDDY_FRESH ? BUDDY_FRESH : (uint16_t)stream);
+	buddy_set(b, unit, buddy_value(false, order, (uint16_t)stream));
 	b->live++;
 	b->granted_bytes += b->min_block << order;
 	*out = (struct gp_block){ buddy_addr(b, unit), b->min_block << order };
@@ -447,14 +503,11 @@ static int buddy_alloc(struct gp_allocator *a, const struct gp_request *req, str
 /* Not the start of a used block: was it freed before (a free block holds it), or never given? */
 static GP_NOINLINE int buddy_refuse(const struct buddy *b, uint64_t unit)
 {
-	if (unit == GP_BITSET_NONE)
-		return -EINVAL;
-	for (unsigned k = 0; k < b->n_orders; k++) {
-		uint64_t start = unit & ~((UINT64_C(1) << k) - 1);
+	unsigned have;
+	uint64_t start;
 
-		if (b->state[start] == (BUDDY_FREE | (k + 1)))
-			return -EALREADY;
-	}
+	if (unit != GP_BITSET_NONE && buddy_holder(b, unit, 0, &start, &have))
+		return -EALREADY;
 	return -EINVAL;
 }
 
@@ -462,15 +515,14 @@ static int buddy_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct buddy *b = gp_state(a);
 	uint64_t unit = buddy_unit(b, addr);
-	unsigned order;
+	uint32_t value = unit == GP_BITSET_NONE ? BUDDY_NONE : buddy_at(b, unit);
 
-	if (GP_UNLIKELY(unit == GP_BITSET_NONE || !(b->state[unit] & BUDDY_USED)))
+	if (GP_UNLIKELY(value & BUDDY_FREE)) /* BUDDY_NONE has the bit */
 		return buddy_refuse(b, unit);
-	order = (b->state[unit] & BUDDY_ORDER) - 1u;
 	b->live--;
-	b->granted_bytes -= b->min_block << order;
-	gp_streams_freed(&b->streams, b->stream[unit]);
-	buddy_release(b, unit, order, b->stream[unit]);
+	b->granted_bytes -= b->min_block << buddy_order(value);
+	gp_streams_freed(&b->streams, buddy_stream(value));
+	buddy_release(b, unit, buddy_order(value), buddy_stream(value));
 	return 0;
 }
 
@@ -479,7 +531,7 @@ static bool buddy_owns(const struct gp_allocator *a, uint64_t addr)
 	const struct buddy *b = gp_state(a);
 	uint64_t unit = buddy_unit(b, addr);
 
-	return unit != GP_BITSET_NONE && b->state[unit] & BUDDY_USED;
+	return unit != GP_BITSET_NONE && !(buddy_at(b, unit) & BUDDY_FREE);
 }
 
 static void buddy_usage(const struct gp_allocator *a, struct gp_usage *out)
@@ -505,11 +557,10 @@ static void buddy_fini(struct gp_allocator *a)
 		free(b->sets[i]);
 	}
 	free(b->sets);
-	gp_lazy_free(b->state, units);
-	gp_lazy_free(b->stream, units * sizeof(*b->stream));
 	gp_lazy_free(b->page_addr, pages * sizeof(*b->page_addr));
 	gp_lazy_free(b->page_top, pages);
 	gp_addr_index_fini(&b->pages);
+	gp_addr_index_fini(&b->blocks);
 	gp_range_set_fini(&b->places);
 }
 
@@ -518,11 +569,11 @@ static int buddy_init_tables(struct buddy *b)
 	uint64_t units = buddy_units(b), pages = units >> (b->lg_page - b->lg_min);
 	int r = gp_addr_index_init(&b->pages);
 
-	b->state = gp_lazy_alloc(units);
-	b->stream = gp_lazy_alloc(units * sizeof(*b->stream));
+	if (!r)
+		r = gp_addr_index_init(&b->blocks);
 	b->page_addr = gp_lazy_alloc(pages * sizeof(*b->page_addr));
 	b->page_top = gp_lazy_alloc(pages);
-	if (!b->state || !b->stream || !b->page_addr || !b->page_top)
+	if (!b->page_addr || !b->page_top)
 		return -ENOMEM;
 	return r ? r : gp_range_set_insert(&b->places, 0, units, 0);
 }
@@ -568,18 +619,18 @@ static int buddy_init(struct gp_allocator *a)
 
 static int buddy_check_block(const struct buddy *b, uint64_t unit, FILE *why)
 {
-	unsigned order = (b->state[unit] & BUDDY_ORDER) - 1u;
-	uint64_t other = unit ^ (UINT64_C(1) << order);
-	bool is_free = b->state[unit] & BUDDY_FREE;
+	uint32_t value = buddy_at(b, unit), other;
+	unsigned order = buddy_order(value);
+	const struct buddy_set *set = b->sets[(uint16_t)(buddy_stream(value) + 1)];
+	bool is_free = value & BUDDY_FREE;
 	const char *what = NULL;
 
+	other = buddy_at(b, unit ^ (UINT64_C(1) << order));
 	if (unit & ((UINT64_C(1) << order) - 1))
 		what = "is not aligned to its size";
-	else if (is_free != gp_bitset_has(&b->sets[(uint16_t)(b->stream[unit] + 1)]->of[order],
-					  unit >> order) && is_free)
+	else if (is_free && !gp_bitset_has(&set->of[order], unit >> order))
 		what = "is free and not in its set";
-	else if (is_free && order < buddy_top(b, unit) && b->state[other] == b->state[unit] &&
-		 b->stream[other] == b->stream[unit])
+	else if (is_free && order < buddy_top(b, unit) && other == value)
 		what = "is free beside its free buddy";
 	if (!what)
 		return 0;
@@ -588,21 +639,23 @@ static int buddy_check_block(const struct buddy *b, uint64_t unit, FILE *why)
 	return -EILSEQ;
 }
 
-/* Calls fn for each block of a range, in order. */
+/* Calls fn for each block that starts in a range, in order. */
 static int buddy_each(const struct buddy *b, const struct gp_range_entry *e,
 		      int (*fn)(const struct buddy *b, uint64_t unit, void *arg), void *arg)
 {
 	uint64_t unit = buddy_unit(b, e->addr), end = unit + (e->size >> b->lg_min);
 	int r = 0;
 
-	/* Under vmm the range may begin in the middle of a block of the ranges before it. */
+	/* Under vmm a range may begin in the middle of a block that starts in an earlier one. */
 	while (unit < end && !r) {
-		if (!b->state[unit]) {
+		uint32_t value = buddy_at(b, unit);
+
+		if (value == BUDDY_NONE) {
 			unit++;
 			continue;
 		}
 		r = fn(b, unit, arg);
-		unit += UINT64_C(1) << ((b->state[unit] & BUDDY_ORDER) - 1u);
+		unit += UINT64_C(1) << buddy_order(value);
 	}
 	return r;
 }
@@ -615,11 +668,12 @@ struct buddy_totals {
 static int buddy_total(const struct buddy *b, uint64_t unit, void *arg)
 {
 	struct buddy_totals *t = arg;
-	uint64_t size = b->min_block << ((b->state[unit] & BUDDY_ORDER) - 1u);
+	uint32_t value = buddy_at(b, unit);
+	uint64_t size = b->min_block << buddy_order(value);
 
-	t->live += !!(b->state[unit] & BUDDY_USED);
-	t->granted += b->state[unit] & BUDDY_USED ? size : 0;
-	t->is_free += b->state[unit] & BUDDY_FREE ? size : 0;
+	t->live += !(value & BUDDY_FREE);
+	t->granted += value & BUDDY_FREE ? 0 : size;
+	t->is_free += value & BUDDY_FREE ? size : 0;
 	return buddy_check_block(b, unit, t->why);
 }
 
@@ -665,10 +719,10 @@ struct buddy_walk {
 static int buddy_walk_one(const struct buddy *b, uint64_t unit, void *arg)
 {
 	struct buddy_walk *w = arg;
-	struct gp_range range = { buddy_addr(b, unit),
-				  b->min_block << ((b->state[unit] & BUDDY_ORDER) - 1u) };
+	uint32_t value = buddy_at(b, unit);
+	struct gp_range range = { buddy_addr(b, unit), b->min_block << buddy_order(value) };
 
-	return w->fn(w->arg, range, b->state[unit] & BUDDY_USED);
+	return w->fn(w->arg, range, !(value & BUDDY_FREE));
 }
 
 static int buddy_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)

@@ -387,7 +387,7 @@ static int fixed_init(struct gp_allocator *a)
 
 	if (r)
 		return r;
-	f->lg_page = gp_floor_log2(a->inner ? GP_ALIGN : a->dev->info.page_bytes);
+	f->lg_page = gp_floor_log2(a->dev->info.page_bytes);
 	f->magic = gp_divide_magic(f->block / GP_ALIGN);
 	gp_streams_init(&f->streams, a->dev);
 	r = gp_pool_init(&f->pool, a);

@@ -260,15 +260,14 @@ static uint32_t seg_release(struct seg *s, uint32_t n, uint16_t stream)
 	return n;
 }
 
-/* Takes free block n out of its bin for use on `stream`. What is cut off later stays fresh if it
- * is; what was another stream's has been waited for and is now this one's. */
-static void seg_take(struct seg *s, uint32_t n, uint16_t stream)
+/* Another stream's free block becomes `stream`'s, which has waited for it; returns what it joined. */
+static uint32_t seg_adopt(struct seg *s, uint32_t n, uint16_t stream)
 {
 	seg_unlink(s, n);
 	if (n == s->drained)
 		s->drained = GP_TILE_NIL;
-	if (s->t.tiles[n].stream != SEG_FRESH)
-		s->t.tiles[n].stream = stream;
+	s->t.tiles[n].stream = stream;
+	return seg_release(s, n, stream);
 }
 
 /* ---- ranges: growing and giving back ---- */
@@ -293,8 +292,15 @@ static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *ou
 	uint64_t size = (uint64_t)units << GP_TILE_LG_UNIT, page = s->pool.page, end, need;
 	uint32_t tail = seg_tail(s, stream, &end);
 	struct gp_range range;
+	/* Memory of the device is fresh; a parent gives what may be used on this stream. */
+	uint16_t tag = s->pool.a->inner ? stream : SEG_FRESH;
 	int r = GP_NOMEM;
 
+	/* fit=class may pass over a block that is large enough. */
+	if (tail && s->t.tiles[tail].units >= units) {
+		*out = tail;
+		return 0;
+	}
 	if (tail) {
 		need = gp_align_up(size - gp_tile_bytes(&s->t.tiles[tail]), page);
 		r = gp_pool_get_at(&s->pool, end, gp_pool_growth(&s->pool, need), &range);
@@ -305,7 +311,8 @@ static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *ou
 		r = gp_pool_get(&s->pool, gp_pool_growth(&s->pool, size), gp_align_up(size, page),
 				page, stream, &range);
 	if (!r)
-		*out = seg_release(s, gp_tiling_add(&s->t, range, SEG_FRESH), stream);
+		*out = seg_release(s, gp_tiling_add(&s->t, range, tag),
+				   s->coalesce ? stream : tag);
 	return r;
 }
 
@@ -393,11 +400,14 @@ static int seg_steal(struct seg *s, uint32_t units, uint16_t stream, uint32_t *o
 	for (uint32_t i = 1; i < s->n_bins; i++) {
 		uint16_t other = (uint16_t)(i - 1);
 		uint32_t n = other == stream ? GP_TILE_NIL : seg_find(s, s->bins[i], units);
+		int r;
 
 		if (!n)
 			continue;
-		*out = n;
-		return gp_streams_wait(&s->streams, other, stream);
+		r = gp_streams_wait(&s->streams, other, stream);
+		if (!r)
+			*out = seg_adopt(s, n, stream);
+		return r;
 	}
 	return GP_NOMEM;
 }
@@ -463,16 +473,21 @@ static int seg_obtain_exact(struct gp_allocator *a, uint32_t units, uint16_t str
 {
 	struct seg *s = gp_state(a);
 	unsigned c = seg_class(s, units);
+	int r;
 
 	*out = seg_bins_of(s, stream)->head[c];
 	for (uint32_t i = 1; i < s->n_bins && !*out; i++) {
 		*out = s->bins[i]->head[c];
-		if (*out)
-			return gp_streams_wait(&s->streams, i - 1, stream);
+		if (!*out)
+			continue;
+		r = gp_streams_wait(&s->streams, i - 1, stream);
+		if (!r)
+			*out = seg_adopt(s, *out, stream);
+		return r;
 	}
 	if (!*out)
 		*out = seg_find(s, s->bins[0], units);
-	return *out ? 0 : seg_grow_or_trim(a, units, SEG_FRESH, out);
+	return *out ? 0 : seg_grow_or_trim(a, units, stream, out);
 }
 
 /* The upper bound of the class: with it, any block of a class serves any request of the class. */
@@ -499,12 +514,13 @@ static int seg_find_block(struct gp_allocator *a, uint32_t units, uint16_t strea
 static void seg_hand_out(struct seg *s, uint32_t n, uint32_t units, uint16_t stream,
 			 struct gp_block *out)
 {
-	struct gp_tile *b;
+	struct gp_tile *b = &s->t.tiles[n];
 
-	seg_take(s, n, stream);
-	if (s->t.tiles[n].units > units)
+	seg_unlink(s, n);
+	if (n == s->drained)
+		s->drained = GP_TILE_NIL;
+	if (b->units > units)
 		seg_push(s, gp_tiling_cut(&s->t, n, units));
-	b = &s->t.tiles[n];
 	b->stream = stream;
 	b->state = GP_TILE_USED;
 	s->live++;
@@ -531,7 +547,9 @@ static GP_NOINLINE int seg_alloc_aligned(struct gp_allocator *a, uint64_t units,
 	front = (uint32_t)((gp_align_up(s->t.tiles[n].addr, align) - s->t.tiles[n].addr) >>
 			   GP_TILE_LG_UNIT);
 	if (front) {
-		seg_take(s, n, stream);
+		seg_unlink(s, n);
+		if (n == s->drained)
+			s->drained = GP_TILE_NIL;
 		rest = gp_tiling_cut(&s->t, n, front);
 		seg_push(s, n);
 		seg_push(s, rest);
@@ -628,6 +646,8 @@ static int seg_init(struct gp_allocator *a)
 	struct seg *s = gp_state(a);
 	int r;
 
+	if (a->inner && !s->coalesce)
+		return gp_allocator_why(a, -EINVAL, "coalesce=false: not below a parent");
 	s->lg_classes = gp_floor_log2(s->classes);
 	gp_streams_init(&s->streams, a->dev);
 	r = gp_pool_init(&s->pool, a);
@@ -748,7 +768,7 @@ static const struct gp_option seg_options[] = {
 const struct gp_allocator_ops gp_segregated_ops = {
 	.name = "segregated",
 	.summary = "free lists by size class, split and coalesced, found by bitmap (TLSF)",
-	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS,
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS | GP_CAP_TIER,
 	.state_size = sizeof(struct seg),
 	.options = seg_options,
 	.init = seg_init,

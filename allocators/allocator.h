@@ -54,6 +54,7 @@ enum gp_cap {
 	GP_CAP_COALESCES = 1 << 2,  /* all blocks freed and trimmed: holds nothing       */
 	GP_CAP_DECORATOR = 1 << 3,  /* wraps another allocator; not part of --alloc=all  */
 	GP_CAP_GROWS = 1 << 4,      /* takes the options of pool.h (grow, chunk, ...)    */
+	GP_CAP_TIER = 1 << 5,       /* works below a parent (gp_allocator_create_under)  */
 };
 
 enum gp_option_type {
@@ -142,7 +143,8 @@ static inline void *gp_state(const struct gp_allocator *a)
 int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp_env *env,
 			struct gp_allocator **out, char *why, size_t why_size);
 /* The same below a parent that memory comes from instead of the device (a tier of `hybrid`);
- * the parent must outlive it. */
+ * the parent must outlive it.
+ * Only for those with GP_CAP_TIER. */
 int gp_allocator_create_under(const char *spec, struct gp_allocator *parent,
 			      struct gp_allocator **out, char *why, size_t why_size);
 /* Wraps `inner` in a decorator, which owns it from then on, also when this fails. */

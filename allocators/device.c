@@ -21,7 +21,7 @@
 #include "ticks.h"
 
 #define COUNT(counter, n) atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
-#define READ(counter) atomic_load_explicit(&(counter), memory_order_relaxed)
+#define READ(counter)     atomic_load_explicit(&(counter), memory_order_relaxed)
 
 /* Serialises the text of faults, of all devices: they are rare and short. */
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -304,8 +304,8 @@ void gp_device_range_added(struct gp_device *dev, struct gp_range range, bool jo
 
 void gp_device_range_gone(struct gp_device *dev, struct gp_range range, bool joins)
 {
-	uint64_t before = atomic_fetch_sub_explicit(&dev->reserved_bytes, range.size,
-						    memory_order_relaxed);
+	uint64_t before =
+		atomic_fetch_sub_explicit(&dev->reserved_bytes, range.size, memory_order_relaxed);
 
 	assert(before >= range.size);
 	(void)before;

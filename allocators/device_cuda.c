@@ -25,7 +25,7 @@
 #include <string.h>
 
 #define SMALL_GRANULE UINT64_C(512)
-#define STREAMS_MAX 65536 /* indices are dense: a larger one is a mistake */
+#define STREAMS_MAX   65536 /* indices are dense: a larger one is a mistake */
 
 static int cuda_errno(cudaError_t e)
 {
@@ -97,8 +97,10 @@ static int cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t ad
 	pthread_mutex_unlock(&cu->books);
 	if (!r)
 		return 0;
-	return gp_device_fault(&cu->base, -EINVAL, "%s: 0x%" PRIx64 " is not held, or was given "
-			       "back before", call, addr);
+	return gp_device_fault(&cu->base, -EINVAL,
+			       "%s: 0x%" PRIx64 " is not held, or was given "
+			       "back before",
+			       call, addr);
 }
 
 /* -- reservations ----------------------------------------------------------------------------- */
@@ -200,8 +202,8 @@ static int cuda_stream_at(struct gp_cuda *cu, uint32_t index, struct gp_cuda_str
 	 * of training programs are made. */
 	if (index && !s->made)
 		r = gp_cuda_result(&cu->base,
-				cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
-				"cudaStreamCreateWithFlags");
+				   cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking),
+				   "cudaStreamCreateWithFlags");
 	if (r)
 		return r;
 	s->made = true;
@@ -240,12 +242,12 @@ static int streams_wait_locked(struct gp_cuda *cu, uint32_t from, uint32_t to)
 	r = cuda_stream_at(cu, from, &f);
 	if (!r && !f->event)
 		r = gp_cuda_result(dev, cudaEventCreateWithFlags(&f->event, cudaEventDisableTiming),
-				"cudaEventCreateWithFlags");
+				   "cudaEventCreateWithFlags");
 	if (!r)
 		r = gp_cuda_result(dev, cudaEventRecord(f->event, f->stream), "cudaEventRecord");
 	if (!r)
 		r = gp_cuda_result(dev, cudaStreamWaitEvent(waiting, f->event, 0),
-				"cudaStreamWaitEvent");
+				   "cudaStreamWaitEvent");
 	return r;
 }
 
@@ -272,10 +274,10 @@ static int cuda_pool_count(struct gp_cuda *cu)
 {
 	cuuint64_t now = 0;
 	uint64_t before;
-	int r = gp_cuda_result(&cu->base,
-			    cudaMemPoolGetAttribute(cu->pool, cudaMemPoolAttrReservedMemCurrent,
-						    &now),
-			    "cudaMemPoolGetAttribute");
+	int r = gp_cuda_result(
+		&cu->base,
+		cudaMemPoolGetAttribute(cu->pool, cudaMemPoolAttrReservedMemCurrent, &now),
+		"cudaMemPoolGetAttribute");
 
 	if (r)
 		return r;
@@ -331,7 +333,7 @@ static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream
 static int cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
 {
 	int r = gp_cuda_result(dev, cudaMemset((void *)(uintptr_t)addr, value, (size_t)size),
-			    "cudaMemset");
+			       "cudaMemset");
 
 	/* Other streams do not wait for the default one: make it true for all of them now. */
 	return r ? r : gp_cuda_result(dev, cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
@@ -339,10 +341,9 @@ static int cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint
 
 static int cuda_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
 {
-	return gp_cuda_result(dev,
-			   cudaMemcpy(host, (const void *)(uintptr_t)addr, size,
-				      cudaMemcpyDeviceToHost),
-			   "cudaMemcpy");
+	return gp_cuda_result(
+		dev, cudaMemcpy(host, (const void *)(uintptr_t)addr, size, cudaMemcpyDeviceToHost),
+		"cudaMemcpy");
 }
 
 /* -- opening and closing ---------------------------------------------------------------------- */
@@ -403,9 +404,8 @@ static void cuda_setup_pool(struct gp_cuda *cu)
 	cuuint64_t keep = UINT64_MAX;
 	int supported = 0;
 
-	if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, 0) ==
-		    cudaSuccess && supported &&
-	    cudaDeviceGetDefaultMemPool(&cu->pool, 0) == cudaSuccess &&
+	if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, 0) == cudaSuccess &&
+	    supported && cudaDeviceGetDefaultMemPool(&cu->pool, 0) == cudaSuccess &&
 	    cudaMemPoolSetAttribute(cu->pool, cudaMemPoolAttrReleaseThreshold, &keep) ==
 		    cudaSuccess)
 		cu->base.info.async = true;
@@ -420,7 +420,7 @@ static int cuda_describe(struct gp_cuda *cu, int driver)
 
 	if (!r)
 		r = gp_cuda_result(&cu->base, cudaGetDeviceProperties(&prop, 0),
-				"cudaGetDeviceProperties");
+				   "cudaGetDeviceProperties");
 	if (r)
 		return r;
 	snprintf(info->name, sizeof(info->name), "%.*s", (int)sizeof(info->name) - 1, prop.name);
@@ -447,9 +447,10 @@ static int cuda_probe(int *driver, char *why, size_t why_size)
 	e = cudaGetDeviceCount(&n);
 	(void)cudaGetLastError();
 	if (e == cudaErrorInsufficientDriver) {
-		snprintf(why, why_size, "the NVIDIA driver is for CUDA %d.%d, this program needs "
-			 "one for CUDA %d", *driver / 1000, *driver % 1000 / 10,
-			 CUDART_VERSION / 1000);
+		snprintf(why, why_size,
+			 "the NVIDIA driver is for CUDA %d.%d, this program needs "
+			 "one for CUDA %d",
+			 *driver / 1000, *driver % 1000 / 10, CUDART_VERSION / 1000);
 		return -ENODEV;
 	}
 	if (e == cudaErrorNoDevice || (e == cudaSuccess && !n)) {
@@ -486,8 +487,10 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	gp_range_set_init(&cu->maps);
 	r = cuda_describe(cu, driver);
 	if (r) {
-		snprintf(why, why_size, "%s", r == GP_NOMEM ? "the GPU has no memory left for a "
-			 "context" : cu->base.error);
+		snprintf(why, why_size, "%s",
+			 r == GP_NOMEM ? "the GPU has no memory left for a "
+					 "context"
+				       : cu->base.error);
 		cuda_free(cu);
 		return r == GP_NOMEM ? -ENODEV : r;
 	}

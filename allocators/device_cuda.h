@@ -42,7 +42,7 @@ struct gp_cuda {
 	uint64_t capacity; /* 0: no limit but the card's */
 
 	pthread_mutex_t books;
-	uint64_t held; /* counted against capacity */
+	uint64_t held;                           /* counted against capacity */
 	struct gp_range_set blocks, async, maps; /* as asked for; tag: bytes they count for */
 
 	cudaMemPool_t pool;

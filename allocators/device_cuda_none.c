@@ -11,7 +11,8 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 {
 	(void)cfg;
 	(void)out;
-	snprintf(why, why_size, "this program was built without CUDA; build it with -Dcuda=enabled "
+	snprintf(why, why_size,
+		 "this program was built without CUDA; build it with -Dcuda=enabled "
 		 "where the CUDA toolkit is installed");
 	return -ENOSYS;
 }

@@ -124,8 +124,10 @@ int gp_cuda_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 		gp_range_set_remove(&cu->maps, addr, NULL);
 	pthread_mutex_unlock(&cu->books);
 	if (!exact)
-		return gp_device_fault(dev, -EINVAL, "cuMemUnmap: 0x%" PRIx64 " + %" PRIu64
-				       " is not what one map made", addr, size);
+		return gp_device_fault(dev, -EINVAL,
+				       "cuMemUnmap: 0x%" PRIx64 " + %" PRIu64
+				       " is not what one map made",
+				       addr, size);
 	gp_device_range_gone(dev, (struct gp_range){ addr, size }, true);
 	return drv_result(cu, cu->drv.unmap(addr, (size_t)size), "cuMemUnmap");
 }

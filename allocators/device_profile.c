@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* A slower call than this, in microseconds, is a mistake in the table: 1000 s. */
-#define US_MAX 1e9
+#define US_MAX         1e9
 #define LINE_MAX_BYTES 1024
 
 /* Which rows make which curve: call name and the open interval of sizes. */
@@ -31,9 +31,9 @@ struct cost_rows {
 
 static const struct cost_rows cost_rows[GP_COST_N] = {
 	[GP_COST_MALLOC_SHARED] = { "cudaMalloc.held", 0, GP_MIB, .flat = true },
-	[GP_COST_MALLOC_PAGES] = { "cudaMalloc.held", GP_MIB, UINT64_MAX },
+	[GP_COST_MALLOC_PAGES] = { "cudaMalloc.held", GP_MIB, UINT64_MAX, .flat = false },
 	[GP_COST_FREE_SHARED] = { "cudaFree.held", 0, GP_MIB, .flat = true },
-	[GP_COST_FREE_PAGES] = { "cudaFree.held", GP_MIB, UINT64_MAX },
+	[GP_COST_FREE_PAGES] = { "cudaFree.held", GP_MIB, UINT64_MAX, .flat = false },
 	[GP_COST_ASYNC_WARM] = { "cudaMallocAsync.warm", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_COLD] = { "cudaMallocAsync.cold", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_FREE] = { "cudaFreeAsync.warm", 0, UINT64_MAX, .optional = true },
@@ -109,8 +109,7 @@ static int parse_comment(const struct profile_parser *in, const char *line)
 		return profile_bad(in, "memory sizes make no sense; expected free <= total");
 	p->total_bytes = total;
 	p->free_bytes = free_bytes;
-	snprintf(p->card, sizeof(p->card), "%.*s", (int)(driver - line) - 2,
-		 line + 2);
+	snprintf(p->card, sizeof(p->card), "%.*s", (int)(driver - line) - 2, line + 2);
 	return 0;
 }
 
@@ -183,8 +182,10 @@ static int profile_finish(const struct profile_parser *in)
 	struct gp_profile *p = in->p;
 
 	if (!p->total_bytes) {
-		snprintf(in->why, in->why_size, "%s: no line '# NAME driver N runtime N free BYTES "
-			 "total BYTES'", in->file);
+		snprintf(in->why, in->why_size,
+			 "%s: no line '# NAME driver N runtime N free BYTES "
+			 "total BYTES'",
+			 in->file);
 		return -EINVAL;
 	}
 	if (!p->page_bytes)
@@ -196,9 +197,9 @@ static int profile_finish(const struct profile_parser *in)
 		if (c->n || rows->optional)
 			continue;
 		if (rows->assumed_ns <= 0) {
-			snprintf(in->why, in->why_size, "%s: no row '%s' with a size above %" PRIu64
-				 " and below %" PRIu64, in->file, rows->call, rows->above,
-				 rows->below);
+			snprintf(in->why, in->why_size,
+				 "%s: no row '%s' with a size above %" PRIu64 " and below %" PRIu64,
+				 in->file, rows->call, rows->above, rows->below);
 			return -EINVAL;
 		}
 		c->at[0].size = 1;

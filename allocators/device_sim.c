@@ -12,8 +12,10 @@
  * Invariants   1. held = pages of blocks + sizes of handles + chunks of the pool <= capacity - lost
  *              2. a page that no block or mapping covers has no fills
  *              3. reserved_bytes is held, less what is created but not mapped
- * Cost         below 200 ns for a small reservation and its release; see device_profile.h for
- *              what is charged. A call that fails is charged nothing, since that was not measured.
+ * Cost         of the simulation itself, one desktop-class core: 35 to 70 ns a call for a million
+ *              blocks of 256 bytes, 100 to 600 ns for mixed sizes at 50 000 reservations.
+ *              device_profile.h says what is charged. A call that fails is charged nothing, since
+ *              that was not measured.
  * Not done     queued GPU work: cudaFree waits for it, which took 22 ms behind 18 ms of work on an
  *              H200, but a trace does not say what is queued. Memory of the pool changes streams
  *              without a wait. A mapping moved elsewhere loses its contents.
@@ -27,12 +29,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 #define PAGE_BYTES GP_SIM_PAGE_BYTES
 #define SHARED_MAX (PAGE_BYTES / 2)
-/* cudaMallocAsync's pool grows by this on the drivers we know; the exact size is tried next. */
+/* Assumed growth of the pool, not measured; where it does not fit the exact size is tried. */
 #define POOL_CHUNK (32 * GP_MIB)
-#define UNWRITTEN 0xAA
+#define UNWRITTEN  0xAA
 
 static void sim_add_ns(struct gp_sim *sim, uint64_t ns)
 {
@@ -89,7 +90,7 @@ static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
 
 	if (!e)
 		e = gp_range_set_ceiling(&sim->fills, addr);
-	if (!e || e->addr >= end)
+	if (!e || e->addr >= end || addr == end)
 		return false;
 	out->addr = gp_max_u64(e->addr, addr);
 	out->size = gp_min_u64(e->addr + e->size, end) - out->addr;
@@ -285,8 +286,10 @@ static int sim_release(struct gp_device *dev, uint64_t addr)
 		gp_sim_lose(sim);
 	pthread_mutex_unlock(&sim->lock);
 	if (r)
-		return gp_device_fault(dev, r, "release: 0x%" PRIx64 " is not reserved, or was "
-				       "released before", addr);
+		return gp_device_fault(dev, r,
+				       "release: 0x%" PRIx64 " is not reserved, or was "
+				       "released before",
+				       addr);
 	if (!gone.size)
 		return 0;
 	gp_device_range_gone(dev, gone, false);
@@ -326,8 +329,7 @@ none:
 	return r;
 }
 
-static int sim_pool_alloc(struct gp_sim *sim, uint64_t size, uint64_t *addr,
-			  struct gp_range *added)
+static int sim_pool_alloc(struct gp_sim *sim, uint64_t size, uint64_t *addr, struct gp_range *added)
 {
 	enum gp_cost cost = GP_COST_ASYNC_WARM;
 	uint64_t at;
@@ -385,8 +387,10 @@ static int sim_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
 	}
 	pthread_mutex_unlock(&sim->lock);
 	if (r == -ENOENT)
-		r = gp_device_fault(dev, -EINVAL, "async_free: 0x%" PRIx64 " is not allocated, or "
-				    "was freed before", addr);
+		r = gp_device_fault(dev, -EINVAL,
+				    "async_free: 0x%" PRIx64 " is not allocated, or "
+				    "was freed before",
+				    addr);
 	return r;
 }
 

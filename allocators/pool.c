@@ -84,6 +84,8 @@ static int pool_init_prealloc(struct gp_pool *p)
 
 int gp_pool_init(struct gp_pool *p, struct gp_allocator *a)
 {
+	int r = 0;
+
 	p->a = a;
 	p->page = a->inner ? POOL_TIER_PAGE : a->dev->info.page_bytes;
 	a->cache_max = p->opt.cache;
@@ -92,10 +94,14 @@ int gp_pool_init(struct gp_pool *p, struct gp_allocator *a)
 	if (a->inner || (p->opt.grow == GP_GROW_VMM && !a->dev->info.vmm))
 		p->opt.grow = GP_GROW_CHUNK;
 	if (p->opt.grow == GP_GROW_VMM)
-		return pool_init_vmm(p);
-	if (p->opt.grow == GP_GROW_PREALLOC)
-		return pool_init_prealloc(p);
-	return 0;
+		r = pool_init_vmm(p);
+	else if (p->opt.grow == GP_GROW_PREALLOC)
+		r = pool_init_prealloc(p);
+	if (r) {
+		gp_range_set_fini(&p->ranges);
+		gp_range_set_fini(&p->holes);
+	}
+	return r;
 }
 
 /* Gives one range back to where it came from. */

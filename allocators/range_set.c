@@ -23,8 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAF_MAX 128
-#define LEAF_MIN (LEAF_MAX / 4)
+#define LEAF_MAX    128
+#define LEAF_MIN    (LEAF_MAX / 4)
 #define LEAF_JOINED (LEAF_MAX * 3 / 4) /* join up to here: leaves room before the next split */
 
 struct gp_range_leaf {

@@ -390,6 +390,12 @@ int gp_allocator_create_under(const char *spec, struct gp_allocator *parent,
 	*out = NULL;
 	if (r)
 		return r;
+	if (!(a->ops->caps & GP_CAP_TIER)) {
+		r = registry_refuse(why, why_size, "%s can't be a tier below another allocator",
+				    a->ops->name);
+		free(a);
+		return r;
+	}
 	a->dev = parent->dev;
 	a->env = parent->env;
 	a->inner = parent;

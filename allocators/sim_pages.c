@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define GRANULES GP_SIM_PAGE_GRANULES
-#define WORDS (GRANULES / 64)
+#define WORDS    (GRANULES / 64)
 /* Pages looked at whose bound is in the request's own bin, before a larger bin is opened. */
 #define OWN_BIN_TRIES 4
 

@@ -14,8 +14,8 @@
 
 #include "base.h"
 
-#define GP_SIM_PAGE_BYTES (2 * GP_MIB)
-#define GP_SIM_GRANULE UINT64_C(512)
+#define GP_SIM_PAGE_BYTES    (2 * GP_MIB)
+#define GP_SIM_GRANULE       UINT64_C(512)
 #define GP_SIM_PAGE_GRANULES 4096
 /* Bin b: pages whose largest free run is said to have 2^b .. 2^(b+1)-1 granules. */
 #define GP_SIM_PAGE_BINS 13
@@ -33,7 +33,6 @@ void gp_sim_page_drop(struct gp_sim_pages *ps, struct gp_sim_page *page);
 /* size <= GP_SIM_PAGE_BYTES. false: no page has room. */
 bool gp_sim_pages_take(struct gp_sim_pages *ps, uint64_t size, uint64_t *addr);
 /* -EINVAL: no block starts at addr. *empty: nothing is left in the page. */
-int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *page, uint64_t addr,
-		     bool *empty);
+int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *page, uint64_t addr, bool *empty);
 
 #endif

@@ -17,7 +17,7 @@
 #define PAGE_BYTES (2 * GP_MIB)
 #define UNIT_BYTES (32 * GP_MIB)
 /* A GPU's ranges lie in the process's mmap area, below the top of the 47-bit user space. */
-#define SPACE_TOP UINT64_C(0x7fff00000000)
+#define SPACE_TOP    UINT64_C(0x7fff00000000)
 #define SPACE_BOTTOM UINT64_C(0x100000000000)
 
 struct gp_sim_hole {

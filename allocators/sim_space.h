@@ -11,6 +11,10 @@
  *   holes first   a range that fits into a hole (a tail, or a range given back; neighbours join)
  *                 takes the lowest part of the hole that changed most recently
  *
+ * How true  seen against 28 recordings on one H200, one step at a time: the hole it names is the
+ *           driver's in 35 % of 2 496 cases, more than any of 15 other rules tried (lowest hole:
+ *           28 %, best fit: 23 %, oldest: 6 %). Programs that seldom give ranges back fit far
+ *           better (gpt_train: 116 of 140 placements) than those that keep doing so.
  * Cost      O(log n) for the neighbours; the most recent hole that fits by size classes: exact up
  *           to 62 MiB, above it within the request's own class (an eighth of a doubling) by walk
  * Threads   the caller serialises
@@ -26,8 +30,8 @@
 struct gp_sim_hole;
 
 struct gp_sim_space {
-	struct gp_range_set holes; /* tag: the struct gp_sim_hole */
-	struct gp_sim_hole *bins[GP_SIM_SPACE_BINS]; /* most recent first */
+	struct gp_range_set holes;                        /* tag: the struct gp_sim_hole */
+	struct gp_sim_hole *bins[GP_SIM_SPACE_BINS];      /* most recent first */
 	uint64_t occupied[(GP_SIM_SPACE_BINS + 63) / 64]; /* bit b: bins[b] is not empty */
 	uint64_t frontier;
 	uint64_t clock; /* changes of holes so far */

@@ -29,8 +29,8 @@ struct gp_sim_memory {
 static int vmm_fault(struct gp_device *dev, const char *call, uint64_t addr, uint64_t size,
 		     const char *why)
 {
-	return gp_device_fault(dev, -EINVAL, "%s: 0x%" PRIx64 " + %" PRIu64 " %s", call, addr,
-			       size, why);
+	return gp_device_fault(dev, -EINVAL, "%s: 0x%" PRIx64 " + %" PRIu64 " %s", call, addr, size,
+			       why);
 }
 
 int gp_sim_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
@@ -178,7 +178,8 @@ int gp_sim_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
 	return known ? 0
 		     : gp_device_fault(dev, -EINVAL,
 				       "destroy: 0x%" PRIx64 " is no memory of %" PRIu64
-				       " bytes, or was destroyed before", handle, size);
+				       " bytes, or was destroyed before",
+				       handle, size);
 }
 
 /* Why the memory cannot be mapped there; NULL when it can. */
@@ -198,7 +199,8 @@ static const char *map_refusal(const struct gp_sim *sim, uint64_t addr, uint64_t
 		return "is not inside a reserved address range";
 	before = gp_range_set_floor(&sim->maps, addr);
 	behind = gp_range_set_ceiling(&sim->maps, addr);
-	if ((before && addr - before->addr < before->size) || (behind && behind->addr - addr < size))
+	if ((before && addr - before->addr < before->size) ||
+	    (behind && behind->addr - addr < size))
 		return "overlaps a mapping";
 	return NULL;
 }

@@ -20,10 +20,10 @@
 
 #include "clock.h"
 
-#define CLOCK_SPAN_NS 20000000u
+#define CLOCK_SPAN_NS  20000000u
 #define CLOCK_BRACKETS 64
-#define CLOCK_PAIRS 4096
-#define CLOCK_TRIES 3
+#define CLOCK_PAIRS    4096
+#define CLOCK_TRIES    3
 
 struct sighting {
 	uint64_t ns, ticks;

@@ -13,9 +13,9 @@
 
 #include "pass.h"
 
-#define DEFAULT_REPEAT 5
+#define DEFAULT_REPEAT  5
 #define DEFAULT_WINDOWS 2000
-#define THREADS_MAX 1024
+#define THREADS_MAX     1024
 
 const char *gp_reason_name(enum gp_reason r)
 {
@@ -212,18 +212,21 @@ static int engine_passes(struct gp_job *job)
 	return r;
 }
 
-int gp_engine_run(const struct gp_trace *trace, const char *spec, const struct gp_engine_config *cfg,
-		  struct gp_run **out, char *why, size_t why_size)
+int gp_engine_run(const struct gp_trace *trace, const char *spec,
+		  const struct gp_engine_config *cfg, struct gp_run **out, char *why,
+		  size_t why_size)
 {
-	struct gp_job job = { .trace = trace, .spec = spec, .cfg = *cfg, .why = why,
-			      .why_size = why_size };
+	struct gp_job job = {
+		.trace = trace, .spec = spec, .cfg = *cfg, .why = why, .why_size = why_size
+	};
 	int r;
 
 	*out = NULL;
 	job.clock = gp_clock_get();
 	if (!job.clock)
-		return engine_refuse(&job, -ENOTSUP,
-				     "the time-stamp counter of this machine does not run steadily");
+		return engine_refuse(
+			&job, -ENOTSUP,
+			"the time-stamp counter of this machine does not run steadily");
 	r = engine_configure(&job);
 	if (r)
 		return r;

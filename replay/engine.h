@@ -13,7 +13,8 @@
  * Time        On a real device a call's latency is what the clock says. On the simulated one it is
  *             the allocator's own time (the clock, less the simulator's own work) plus the
  *             modelled time of the driver calls it made. ns_per_op is the allocator's own time
- *             alone on both; device time stands apart.
+ *             alone on both; device time stands apart. With several threads a call's latency is
+ *             always what the clock says (pass_threads.c).
  * Failures    A request that fails is counted with its reason; its later free is skipped.
  * Deferred    A block whose free is followed by a `reclaim` is freed at the reclaim: only then is
  *             it reusable, and only until then does it count as load.
@@ -87,13 +88,18 @@ struct gp_run {
 	enum gp_blame blame;             /* status error: what ended it */
 
 	struct {
-		uint64_t load, peak_granted, peak_reserved, end_reserved; /* bytes */
+		/* Bytes. load: most requested bytes live at once in this run, which is the trace's
+		 * load_bytes unless requests failed or the run ended early. */
+		uint64_t load, peak_granted, peak_reserved, end_reserved;
 		double utilization, overhead;
 	} memory;
 	struct {
-		double internal_at_peak, internal_mean; /* "at peak": when reserved first peaks... */
-		double external_at_peak, external_mean; /* ... "mean": weighted by recorded time, or */
-		double external_sq_at_peak;             /* by event where the trace has no times     */
+		/* "at peak": at the event where reserved is at its maximum and, of those, requested
+		 * is greatest (curve.h). "mean": weighted by recorded time, or by event where the
+		 * trace has no times. */
+		double internal_at_peak, internal_mean;
+		double external_at_peak, external_mean;
+		double external_sq_at_peak;
 	} fragmentation;
 	struct {
 		uint64_t count, bytes;
@@ -145,7 +151,8 @@ struct gp_engine_config {
 };
 
 /* Replays. 0: *out holds a run (whose status may still be error: a broken allocator is a result);
- * -EINVAL: a bad spec, `why` says; -ENODEV: no device; -ENOMEM. */
+ * -EINVAL: a bad spec or configuration, `why` says; -ENODEV: no device; -ENOTSUP: no steady clock;
+ * -ENOMEM. */
 int gp_engine_run(const struct gp_trace *trace, const char *spec, const struct gp_engine_config *cfg,
 		  struct gp_run **out, char *why, size_t why_size);
 struct gp_run *gp_run_destroy(struct gp_run *run);

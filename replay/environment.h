@@ -9,12 +9,12 @@
 #include "allocators/device.h"
 
 struct gp_environment {
-	char date[24];      /* ISO 8601, UTC: "2025-01-31T17:45:00Z"      */
-	char cpu[96];       /* "AMD EPYC 9554 64-Core Processor"          */
-	unsigned cores;     /* online, as this process sees them          */
-	char kernel[96];    /* "Linux 6.1.0 x86_64"                       */
-	char compiler[64];  /* "gcc 12.2.0"                               */
-	const char *build;  /* Meson's build type, or what the compiler says of it */
+	char date[24];            /* ISO 8601, UTC: "2025-01-31T17:45:00Z"      */
+	char cpu[96];             /* "AMD EPYC 9554 64-Core Processor"          */
+	unsigned cores;           /* online, as this process sees them          */
+	char kernel[96];          /* "Linux 6.1.0 x86_64"                       */
+	char compiler[64];        /* "gcc 12.2.0"                               */
+	const char *build;        /* Meson's build type, or what the compiler says of it */
 	double timer_overhead_ns; /* one pair of clock readings, part of every latency */
 	struct gp_device_info device;
 };

@@ -19,7 +19,7 @@
 #include "allocators/base.h"
 #include "hist.h"
 
-#define HIST_SUB (UINT64_C(1) << GP_HIST_LG_SUB)
+#define HIST_SUB            (UINT64_C(1) << GP_HIST_LG_SUB)
 #define HIST_TICKS_PER_HALF 5 /* lines of the text form each time the distance to 100 % halves */
 
 _Static_assert(GP_HIST_BUCKETS == (63 - GP_HIST_LG_SUB) * HIST_SUB + 2 * HIST_SUB,

@@ -51,7 +51,8 @@ uint32_t gp_id_map_find(const struct gp_id_map *m, uint64_t key)
 
 static int id_map_grow(struct gp_id_map *m)
 {
-	struct gp_id_map next = { .lg_slots = m->keys ? m->lg_slots + 1 : ID_MAP_LG_MIN, .n = m->n };
+	struct gp_id_map next = { .lg_slots = m->keys ? m->lg_slots + 1 : ID_MAP_LG_MIN,
+				  .n = m->n };
 	size_t n_slots = (size_t)1 << next.lg_slots;
 
 	next.keys = malloc(n_slots * sizeof(*next.keys));

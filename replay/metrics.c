@@ -53,8 +53,8 @@ void gp_metrics_fini(struct gp_metrics *m)
 	gp_range_set_fini(&m->holes);
 }
 
-static GP_NOINLINE int metrics_fault(struct gp_metrics *m, int err, const char *what,
-				     uint64_t addr, uint64_t size)
+static GP_NOINLINE int metrics_fault(struct gp_metrics *m, int err, const char *what, uint64_t addr,
+				     uint64_t size)
 {
 	m->fault = err;
 	snprintf(m->why, sizeof(m->why), "%s: %llu bytes at 0x%llx",

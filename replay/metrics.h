@@ -25,7 +25,7 @@ struct gp_wide {
 struct gp_shadow {
 	uint64_t addr; /* 0: not live */
 	uint64_t granted, requested;
-	uint64_t tag;  /* of the hole it was cut from */
+	uint64_t tag; /* of the hole it was cut from */
 };
 
 struct gp_metrics {

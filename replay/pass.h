@@ -57,8 +57,9 @@ int gp_session_rare(struct gp_session *s, const struct gp_action_op *op);
 /* What was counted since the session was opened. */
 void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out);
 
-/* Ends the run with status error, unless it has ended so already. */
+/* Ends the run with status error, unless it has ended so already. _error blames the allocator. */
 void gp_job_error(struct gp_job *job, const char *fmt, ...) GP_PRINTF(2, 3);
+void gp_job_blame(struct gp_job *job, enum gp_blame blame, const char *fmt, ...) GP_PRINTF(3, 4);
 /* The same for a call that returned the fault `r`. */
 void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct gp_action_op *op,
 		  int r);

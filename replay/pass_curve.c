@@ -218,17 +218,16 @@ static void curve_driver(struct curve_pass *p)
 	struct gp_device_stats d;
 
 	gp_session_stats(&p->s, &d);
-	run->driver.allocs = d.calls[GP_CALL_RESERVE] + d.calls[GP_CALL_ASYNC_ALLOC] +
-			     d.calls[GP_CALL_CREATE];
-	run->driver.frees = d.calls[GP_CALL_RELEASE] + d.calls[GP_CALL_ASYNC_FREE] +
-			    d.calls[GP_CALL_DESTROY];
+	run->driver.allocs =
+		d.calls[GP_CALL_RESERVE] + d.calls[GP_CALL_ASYNC_ALLOC] + d.calls[GP_CALL_CREATE];
+	run->driver.frees =
+		d.calls[GP_CALL_RELEASE] + d.calls[GP_CALL_ASYNC_FREE] + d.calls[GP_CALL_DESTROY];
 	run->driver.maps = d.calls[GP_CALL_MAP];
 	run->driver.unmaps = d.calls[GP_CALL_UNMAP];
 	run->driver.syncs = d.calls[GP_CALL_SYNC];
 	run->driver.event_waits = d.calls[GP_CALL_EVENT_WAIT];
-	run->driver.time_ns = p->s.dev->info.simulated ?
-				      d.model_ns :
-				      gp_clock_ns(p->job->clock, d.host_ticks);
+	run->driver.time_ns =
+		p->s.dev->info.simulated ? d.model_ns : gp_clock_ns(p->job->clock, d.host_ticks);
 }
 
 static int curve_replay(struct curve_pass *p)

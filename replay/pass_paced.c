@@ -3,10 +3,10 @@
  * pass_paced: replays at the recorded speed, or a multiple of it. Takes the place of the latency
  * pass.
  *
- * Deadlines   absolute: the start plus recorded time / pace. They are never moved, whatever is late:
- *             a slow call makes the calls behind it late as well, and the response time of each,
- *             from its deadline to its end, says what a program would have felt. Re-basing them
- *             would leave that out ("coordinated omission", G. Tene).
+ * Deadlines   absolute: the start plus recorded time / pace. They are never moved, whatever is
+ *             late: a slow call makes the calls behind it late as well, and the response time of
+ *             each, from its deadline to its end, says what a program would have felt. Re-basing
+ *             them would leave that out ("coordinated omission", G. Tene).
  * Waiting     sleep until 100 us before, then watch the counter
  * Simulated   the modelled time of driver calls is let pass for real after the call, so that it
  *             delays what comes behind as the driver would
@@ -17,9 +17,9 @@
 
 #include "pass.h"
 
-#define SPIN_NS 100000       /* a sleep may end that much late */
+#define SPIN_NS      100000    /* a sleep may end that much late */
 #define SLEEP_MAX_NS 100000000 /* look at the interrupted flag ten times a second */
-#define LEAD_NS 1e6          /* from the start of the pass to time 0 of the trace */
+#define LEAD_NS      1e6       /* from the start of the pass to time 0 of the trace */
 
 struct paced_pass {
 	struct gp_job *job;
@@ -47,8 +47,8 @@ static void paced_sleep(uint64_t ns)
 static bool paced_wait(struct paced_pass *p, size_t done)
 {
 	for (;;) {
-		uint64_t left = gp_clock_ns(p->job->clock,
-					    gp_clock_between(gp_ticks(), p->deadline));
+		uint64_t left =
+			gp_clock_ns(p->job->clock, gp_clock_between(gp_ticks(), p->deadline));
 
 		if (!left)
 			return true;

@@ -26,7 +26,7 @@
 #include "pass.h"
 
 #define ADDR_FAILED UINT64_MAX
-#define SPINS 200 /* looks before giving the processor away: some microseconds */
+#define SPINS       200 /* looks before giving the processor away: some microseconds */
 
 enum gate {
 	GATE_SHUT,
@@ -40,8 +40,8 @@ struct threads_pass {
 	struct gp_program *programs; /* [thread] */
 	struct worker *workers;      /* [thread] */
 	unsigned n;
-	bool timed;                  /* latency; else throughput */
-	_Atomic uint64_t *addr;      /* [id] */
+	bool timed;             /* latency; else throughput */
+	_Atomic uint64_t *addr; /* [id] */
 	_Atomic unsigned ready;
 	_Atomic unsigned gate; /* enum gate */
 	_Atomic bool halt;
@@ -54,7 +54,7 @@ struct worker {
 	struct gp_hist *alloc_ns, *free_ns; /* timed */
 	uint64_t start, end;                /* ticks */
 	uint64_t ops;
-	int result;                         /* fault, or outcome that ends the run */
+	int result; /* fault, or outcome that ends the run */
 	const struct gp_action_op *failed;
 };
 
@@ -234,8 +234,8 @@ static void threads_tally(struct threads_pass *p, const struct gp_device_stats *
 		last = gp_max_u64(last, w->end);
 	}
 	tally->own_ns = sum > host_ns ? sum - host_ns : 0;
-	tally->device_ns = p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) :
-						      host_ns;
+	tally->device_ns =
+		p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) : host_ns;
 	tally->wall_ns = (double)gp_clock_between(first, last) * ns_per_tick;
 }
 
@@ -253,7 +253,9 @@ static int threads_once(struct gp_job *job, void *arg, struct gp_tally *tally)
 	if (!r) {
 		threads_report(p);
 		threads_tally(p, &before, tally);
-		if (gp_job_poll(job, "threads", job->repetition, job->cfg.repeat) || job->run->status == GP_STATUS_ERROR)
+		if (gp_job_poll(job, p->timed ? "latency" : "throughput", job->repetition,
+				job->cfg.repeat) ||
+		    job->run->status == GP_STATUS_ERROR)
 			r = GP_PASS_ENDED;
 	}
 	gp_session_close(job, &p->s);

@@ -13,8 +13,8 @@
 
 #include "pass.h"
 
-#define CHUNK_OPS (UINT64_C(1) << 16)
-#define REPETITION_NS 1e6
+#define CHUNK_OPS       (UINT64_C(1) << 16)
+#define REPETITION_NS   1e6
 #define REPETITION_RUNS 100 /* at most, of a trace of a few operations */
 
 struct throughput_pass {
@@ -99,8 +99,8 @@ static void throughput_tally(const struct throughput_pass *p, const struct gp_de
 	host_ns = (double)(d.host_ticks - before->host_ticks) * p->job->clock->ns_per_tick;
 	tally->ops = p->ops;
 	tally->own_ns = all_ns > host_ns ? all_ns - host_ns : 0;
-	tally->device_ns = p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) :
-						      host_ns;
+	tally->device_ns =
+		p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) : host_ns;
 	tally->wall_ns = tally->own_ns;
 }
 

@@ -51,8 +51,8 @@ static unsigned program_thread(const struct gp_trace *trace, const struct gp_eve
 	return 0;
 }
 
-static struct gp_action_op program_op(const struct gp_trace *trace, size_t i,
-				      enum gp_action action, unsigned threads)
+static struct gp_action_op program_op(const struct gp_trace *trace, size_t i, enum gp_action action,
+				      unsigned threads)
 {
 	const struct gp_event *e = &trace->events[i];
 	struct gp_action_op op = { .id = e->id, .event = (uint32_t)i, .action = (uint8_t)action };

@@ -48,20 +48,17 @@ static json_t *text(const char *s)
 	return json;
 }
 
+/* clang-format off: a key and its value to a line */
+
 static json_t *report_environment(const struct gp_environment *env)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}",
-			 "date", text(env->date),
-			 "cpu", text(env->cpu),
-			 "cores", whole(env->cores),
-			 "kernel", text(env->kernel),
-			 "compiler", text(env->compiler),
-			 "build", text(env->build),
-			 "timer_overhead_ns", number(env->timer_overhead_ns),
-			 "gpu", text(env->device.name),
-			 "driver", text(env->device.driver),
-			 "gpu_bytes", whole(env->device.total_bytes),
-			 "simulated", (int)env->device.simulated);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "date",
+			 text(env->date), "cpu", text(env->cpu), "cores", whole(env->cores),
+			 "kernel", text(env->kernel), "compiler", text(env->compiler), "build",
+			 text(env->build), "timer_overhead_ns", number(env->timer_overhead_ns),
+			 "gpu", text(env->device.name), "driver", text(env->device.driver),
+			 "gpu_bytes", whole(env->device.total_bytes), "simulated",
+			 (int)env->device.simulated);
 }
 
 /* What else than the runs' own options has a say in the figures. */
@@ -78,13 +75,10 @@ static json_t *report_settings(const struct gp_engine_config *config)
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}",
-			 "capacity_bytes", whole(config->device_config.capacity),
-			 "repeat", whole(config->repeat),
-			 "threads", whole(config->threads),
-			 "pace", number(config->pace),
-			 "on_oom", config->stop_on_oom ? "stop" : "skip",
-			 "wraps", wraps);
+	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "capacity_bytes",
+			 whole(config->device_config.capacity), "repeat", whole(config->repeat),
+			 "threads", whole(config->threads), "pace", number(config->pace), "on_oom",
+			 config->stop_on_oom ? "stop" : "skip", "wraps", wraps);
 }
 
 /* Adds "skipped" where --lenient left something out. */
@@ -110,16 +104,12 @@ static int report_skipped(json_t *object, const struct gp_trace *trace)
 static json_t *report_trace(const struct gp_trace *trace)
 {
 	char name[256];
-	json_t *object = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"name", text(gp_report_trace_name(trace, name, sizeof(name))),
-		"path", text(trace->path),
-		"events", whole(trace->n_events),
-		"allocs", whole(trace->n_allocs),
-		"frees", whole(trace->n_frees),
-		"load_bytes", whole(trace->load_bytes),
-		"streams", whole(trace->n_streams),
-		"threads", whole(trace->n_threads));
+	json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
+				   text(gp_report_trace_name(trace, name, sizeof(name))), "path",
+				   text(trace->path), "events", whole(trace->n_events), "allocs",
+				   whole(trace->n_allocs), "frees", whole(trace->n_frees),
+				   "load_bytes", whole(trace->load_bytes), "streams",
+				   whole(trace->n_streams), "threads", whole(trace->n_threads));
 
 	if (object && report_skipped(object, trace) != 0) {
 		json_decref(object);
@@ -144,23 +134,21 @@ static json_t *report_options(const struct gp_run *run)
 
 static json_t *report_memory(const struct gp_run *run)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "load_bytes", whole(run->memory.load),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "load_bytes", whole(run->memory.load),
 			 "peak_granted_bytes", whole(run->memory.peak_granted),
 			 "peak_reserved_bytes", whole(run->memory.peak_reserved),
-			 "end_reserved_bytes", whole(run->memory.end_reserved),
-			 "utilization", number(run->memory.utilization),
-			 "overhead", number(run->memory.overhead));
+			 "end_reserved_bytes", whole(run->memory.end_reserved), "utilization",
+			 number(run->memory.utilization), "overhead", number(run->memory.overhead));
 }
 
 static json_t *report_fragmentation(const struct gp_run *run)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}",
-			 "internal_at_peak", number(run->fragmentation.internal_at_peak),
-			 "internal_mean", number(run->fragmentation.internal_mean),
-			 "external_at_peak", number(run->fragmentation.external_at_peak),
-			 "external_mean", number(run->fragmentation.external_mean),
-			 "external_sq_at_peak", number(run->fragmentation.external_sq_at_peak));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "internal_at_peak",
+			 number(run->fragmentation.internal_at_peak), "internal_mean",
+			 number(run->fragmentation.internal_mean), "external_at_peak",
+			 number(run->fragmentation.external_at_peak), "external_mean",
+			 number(run->fragmentation.external_mean), "external_sq_at_peak",
+			 number(run->fragmentation.external_sq_at_peak));
 }
 
 static json_t *report_failures(const struct gp_run *run)
@@ -175,51 +163,41 @@ static json_t *report_failures(const struct gp_run *run)
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:o, s:o, s:o}",
-			 "count", whole(run->failures.count),
-			 "first_event", run->failures.count ? whole(run->failures.first_event)
-							    : json_null(),
-			 "bytes", whole(run->failures.bytes),
-			 "reasons", reasons);
+	return json_pack("{s:o, s:o, s:o, s:o}", "count", whole(run->failures.count), "first_event",
+			 run->failures.count ? whole(run->failures.first_event) : json_null(),
+			 "bytes", whole(run->failures.bytes), "reasons", reasons);
 }
 
 static json_t *report_driver(const struct gp_run *run)
 {
 	bool modelled = strcmp(run->device, "sim") == 0;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}",
-			 "allocs", whole(run->driver.allocs),
-			 "frees", whole(run->driver.frees),
-			 "maps", whole(run->driver.maps),
-			 "unmaps", whole(run->driver.unmaps),
-			 "syncs", whole(run->driver.syncs),
-			 "event_waits", whole(run->driver.event_waits),
-			 "time_ns", whole(run->driver.time_ns),
-			 "time_source", modelled ? "modelled" : "measured");
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "allocs",
+			 whole(run->driver.allocs), "frees", whole(run->driver.frees), "maps",
+			 whole(run->driver.maps), "unmaps", whole(run->driver.unmaps), "syncs",
+			 whole(run->driver.syncs), "event_waits", whole(run->driver.event_waits),
+			 "time_ns", whole(run->driver.time_ns), "time_source",
+			 modelled ? "modelled" : "measured");
 }
 
 static json_t *report_hist(const struct gp_hist *h)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "count", whole(h->count),
-			 "mean", number(gp_hist_mean(h)),
-			 "p50", whole(gp_hist_percentile(h, 50)),
-			 "p90", whole(gp_hist_percentile(h, 90)),
-			 "p99", whole(gp_hist_percentile(h, 99)),
-			 "p99_9", whole(gp_hist_percentile(h, 99.9)),
-			 "p99_99", whole(gp_hist_percentile(h, 99.99)),
-			 "max", whole(h->count ? h->max : 0));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count", whole(h->count),
+			 "mean", number(gp_hist_mean(h)), "p50", whole(gp_hist_percentile(h, 50)),
+			 "p90", whole(gp_hist_percentile(h, 90)), "p99",
+			 whole(gp_hist_percentile(h, 99)), "p99_9",
+			 whole(gp_hist_percentile(h, 99.9)), "p99_99",
+			 whole(gp_hist_percentile(h, 99.99)), "max", whole(h->count ? h->max : 0));
 }
 
 static json_t *report_throughput(const struct gp_run *run)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "ops", whole(run->throughput.ops),
-			 "ns_per_op", number(run->throughput.ns_per_op),
-			 "ns_per_op_min", number(run->throughput.ns_per_op_min),
-			 "ns_per_op_max", number(run->throughput.ns_per_op_max),
-			 "ops_per_s", number(run->throughput.ops_per_s),
-			 "device_ns_per_op", number(run->throughput.device_ns_per_op));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "ops", whole(run->throughput.ops),
+			 "ns_per_op", number(run->throughput.ns_per_op), "ns_per_op_min",
+			 number(run->throughput.ns_per_op_min), "ns_per_op_max",
+			 number(run->throughput.ns_per_op_max), "ops_per_s",
+			 number(run->throughput.ops_per_s), "device_ns_per_op",
+			 number(run->throughput.device_ns_per_op));
 }
 
 static json_t *file_name(const char *label, const char *suffix)
@@ -242,9 +220,9 @@ static int report_extras(json_t *object, const struct gp_run *run)
 	if (run->paced) {
 		r |= json_object_set_new(object, "lateness_ns", report_hist(&run->lateness_ns));
 		r |= json_object_set_new(object, "response_ns",
-					 json_pack("{s:o, s:o}",
-						   "alloc", report_hist(&run->response_alloc_ns),
-						   "free", report_hist(&run->response_free_ns)));
+					 json_pack("{s:o, s:o}", "alloc",
+						   report_hist(&run->response_alloc_ns), "free",
+						   report_hist(&run->response_free_ns)));
 	}
 	return r;
 }
@@ -254,24 +232,15 @@ static json_t *report_run(const struct gp_run *run)
 	json_t *object = json_pack(
 		"{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o}, s:o,"
 		" s:{s:o, s:o, s:o}}",
-		"allocator", text(run->allocator),
-		"spec", text(run->spec),
-		"label", text(run->label),
-		"options", report_options(run),
-		"device", text(run->device),
-		"status", gp_status_name(run->status),
-		"memory", report_memory(run),
-		"fragmentation", report_fragmentation(run),
-		"failures", report_failures(run),
-		"driver", report_driver(run),
-		"latency_ns",
-			"alloc", report_hist(&run->alloc_ns),
-			"free", report_hist(&run->free_ns),
-		"throughput", report_throughput(run),
-		"files",
-			"curve", file_name(run->label, ".curve.tsv"),
-			"alloc_hgrm", file_name(run->label, ".alloc.hgrm"),
-			"free_hgrm", file_name(run->label, ".free.hgrm"));
+		"allocator", text(run->allocator), "spec", text(run->spec), "label",
+		text(run->label), "options", report_options(run), "device", text(run->device),
+		"status", gp_status_name(run->status), "memory", report_memory(run),
+		"fragmentation", report_fragmentation(run), "failures", report_failures(run),
+		"driver", report_driver(run), "latency_ns", "alloc", report_hist(&run->alloc_ns),
+		"free", report_hist(&run->free_ns), "throughput", report_throughput(run), "files",
+		"curve", file_name(run->label, ".curve.tsv"), "alloc_hgrm",
+		file_name(run->label, ".alloc.hgrm"), "free_hgrm",
+		file_name(run->label, ".free.hgrm"));
 
 	if (object && report_extras(object, run) != 0) {
 		json_decref(object);
@@ -279,6 +248,8 @@ static json_t *report_run(const struct gp_run *run)
 	}
 	return object;
 }
+
+/* clang-format on */
 
 static json_t *report_runs(const struct gp_report *report)
 {
@@ -296,14 +267,11 @@ static json_t *report_runs(const struct gp_report *report)
 char *gp_report_json(const struct gp_report *report, bool one_line)
 {
 	size_t flags = JSON_REAL_PRECISION(REPORT_PRECISION) | (one_line ? 0 : JSON_INDENT(2));
-	json_t *document = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o}",
-				     "gpupool", GP_VERSION,
-				     "schema", REPORT_SCHEMA,
-				     "partial", (int)report->partial,
+	json_t *document = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o}", "gpupool", GP_VERSION,
+				     "schema", REPORT_SCHEMA, "partial", (int)report->partial,
 				     "environment", report_environment(report->environment),
-				     "settings", report_settings(report->config),
-				     "trace", report_trace(report->trace),
-				     "runs", report_runs(report));
+				     "settings", report_settings(report->config), "trace",
+				     report_trace(report->trace), "runs", report_runs(report));
 	char *body = document ? json_dumps(document, flags) : NULL;
 	char *line = NULL;
 

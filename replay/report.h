@@ -3,6 +3,7 @@
  * report: the result document (JSON, DESIGN section 8) and the files beside it.
  *
  *   DIR/result.json              the document
+ *   DIR/summary.tsv              one line per run, for plots (see gp_report_write_summary)
  *   DIR/LABEL.curve.tsv          one line per window (see gp_report_write_curve)
  *   DIR/LABEL.alloc.hgrm         histogram of allocation latency
  *   DIR/LABEL.free.hgrm          histogram of free latency
@@ -38,6 +39,8 @@ int gp_report_label(struct gp_run **runs, size_t n_runs);
 char *gp_report_json(const struct gp_report *report, bool one_line);
 /* The curve as tab-separated values with a header line. 0 or -EIO. */
 int gp_report_write_curve(const struct gp_run *run, FILE *out);
+/* One line per run with its main figures, and a header line; tab-separated. 0 or -EIO. */
+int gp_report_write_summary(const struct gp_report *report, FILE *out);
 /* Writes the document and the files beside it. Creates DIR where it is missing (and its parents).
  * 0 or -errno with one line in `why`. */
 int gp_report_save(const struct gp_report *report, const char *dir, char *why, size_t why_size);

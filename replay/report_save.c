@@ -20,8 +20,9 @@
 #include "atomic_file.h"
 #include "report.h"
 
-#define FILES_PER_RUN 3u
-#define STEM_MAX 100u /* bytes; a file system takes 255, and labels and endings follow */
+#define FILES_PER_RUN    3u
+#define FILES_PER_REPORT 2u
+#define STEM_MAX         100u /* bytes; a file system takes 255, and labels and endings follow */
 
 /* ---- names ---- */
 
@@ -172,13 +173,22 @@ static int save_run(struct file_set *set, const struct gp_run *run)
 	if (!r)
 		r = set_open(set, run->label, ".alloc.hgrm");
 	if (!r)
-		r = set_finish(set, gp_hist_write_hgrm(&run->alloc_ns,
-						       set->files[set->n - 1].stream));
+		r = set_finish(set,
+			       gp_hist_write_hgrm(&run->alloc_ns, set->files[set->n - 1].stream));
 	if (!r)
 		r = set_open(set, run->label, ".free.hgrm");
 	if (!r)
-		r = set_finish(set, gp_hist_write_hgrm(&run->free_ns,
-						       set->files[set->n - 1].stream));
+		r = set_finish(set,
+			       gp_hist_write_hgrm(&run->free_ns, set->files[set->n - 1].stream));
+	return r;
+}
+
+static int save_summary(struct file_set *set, const struct gp_report *report)
+{
+	int r = set_open(set, "summary", ".tsv");
+
+	if (!r)
+		r = set_finish(set, gp_report_write_summary(report, set->files[set->n - 1].stream));
 	return r;
 }
 
@@ -203,6 +213,8 @@ static int save_all(struct file_set *set, const struct gp_report *report)
 	for (size_t i = 0; i < report->n_runs && !r; i++)
 		r = save_run(set, report->runs[i]);
 	if (!r)
+		r = save_summary(set, report);
+	if (!r)
 		r = save_document(set, report);
 	for (size_t i = 0; i < set->n && !r; i++) {
 		snprintf(set->path, set->path_size, "%s", set->files[i].path);
@@ -221,7 +233,7 @@ int gp_report_save(const struct gp_report *report, const char *dir, char *why, s
 		snprintf(why, why_size, "%s: cannot write here: %s", dir, strerror(-r));
 		return r;
 	}
-	set.files = calloc(report->n_runs * FILES_PER_RUN + 1, sizeof(*set.files));
+	set.files = calloc(report->n_runs * FILES_PER_RUN + FILES_PER_REPORT, sizeof(*set.files));
 	set.path = malloc(set.path_size);
 	if (set.files && set.path) {
 		set.path[0] = '\0';

@@ -26,8 +26,8 @@ static int session_warm_up(struct gp_job *job, struct gp_session *s)
 	if (!r)
 		r = gp_device_sync(s->dev);
 	if (r)
-		gp_job_error(job, "the device does not work: %s; device: %s", gp_result_text(r),
-			     gp_device_error(s->dev));
+		gp_job_blame(job, GP_BLAME_DEVICE, "the device does not work: %s; device: %s",
+			     gp_result_text(r), gp_device_error(s->dev));
 	return r ? GP_PASS_ENDED : 0;
 }
 
@@ -70,8 +70,8 @@ static void session_size_text(uint64_t bytes, char *buf, size_t size)
 	snprintf(buf, size, "%llu%.1s", (unsigned long long)bytes, &units[u]);
 }
 
-static void session_option_text(const struct gp_allocator *a, const struct gp_option *o,
-				char *buf, size_t size)
+static void session_option_text(const struct gp_allocator *a, const struct gp_option *o, char *buf,
+				size_t size)
 {
 	const unsigned char *at = a->state + o->offset;
 	uint64_t number;
@@ -128,7 +128,7 @@ int gp_session_create(struct gp_job *job, struct gp_session *s)
 	if (r)
 		s->a = NULL;
 	if (r > 0) {
-		gp_job_error(job, "%s", why);
+		gp_job_blame(job, GP_BLAME_NO_ROOM, "%s", why);
 		return GP_PASS_ENDED;
 	}
 	if (r < 0 && job->why_size)
@@ -181,16 +181,39 @@ void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
 
 /* ---- how a job reports ---- */
 
+static void job_end(struct gp_job *job, enum gp_blame blame, const char *fmt, va_list ap)
+{
+	if (job->run->status == GP_STATUS_ERROR)
+		return;
+	job->run->status = GP_STATUS_ERROR;
+	job->run->blame = blame;
+	vsnprintf(job->run->why, sizeof(job->run->why), fmt, ap);
+}
+
 void gp_job_error(struct gp_job *job, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (job->run->status == GP_STATUS_ERROR)
-		return;
-	job->run->status = GP_STATUS_ERROR;
 	va_start(ap, fmt);
-	vsnprintf(job->run->why, sizeof(job->run->why), fmt, ap);
+	job_end(job, GP_BLAME_ALLOCATOR, fmt, ap);
 	va_end(ap);
+}
+
+void gp_job_blame(struct gp_job *job, enum gp_blame blame, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	job_end(job, blame, fmt, ap);
+	va_end(ap);
+}
+
+/* -EINVAL is what a device says to an address that it never gave: the caller's mistake. */
+static enum gp_blame job_who(const struct gp_action_op *op, int r, const char *device_error)
+{
+	if (op->action == GP_ACTION_SYNC || (*device_error && r != -EINVAL))
+		return GP_BLAME_DEVICE;
+	return GP_BLAME_ALLOCATOR;
 }
 
 void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct gp_action_op *op,
@@ -204,9 +227,9 @@ void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct g
 		snprintf(what, sizeof(what), " of %llu bytes", (unsigned long long)op->req.size);
 	if (op->action == GP_ACTION_FREE)
 		snprintf(what, sizeof(what), " of block %lu", (unsigned long)op->id);
-	gp_job_error(job, "event %lu: %s%s: %s%s%s%s%s", (unsigned long)op->event,
-		     verbs[op->action], what, gp_result_text(r), *device ? "; device: " : "",
-		     device, *said ? "; allocator: " : "", said);
+	gp_job_blame(job, job_who(op, r, device), "event %lu: %s%s: %s%s%s%s%s",
+		     (unsigned long)op->event, verbs[op->action], what, gp_result_text(r),
+		     *device ? "; device: " : "", device, *said ? "; allocator: " : "", said);
 }
 
 void gp_job_stop(struct gp_job *job)

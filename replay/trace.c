@@ -37,10 +37,10 @@ const char *gp_op_name(enum gp_op op)
 const char *gp_skip_name(enum gp_skip kind)
 {
 	static const char *const names[] = {
-		[GP_SKIP_UNKNOWN_OP] = "unknown_op",       [GP_SKIP_BAD_EVENT] = "bad_event",
-		[GP_SKIP_DUPLICATE_ID] = "duplicate_id",   [GP_SKIP_UNKNOWN_ID] = "unknown_id",
-		[GP_SKIP_TIME_BACK] = "time_back",         [GP_SKIP_DUPLICATE_KEY] = "duplicate_key",
-		[GP_SKIP_UNKNOWN_KEY] = "unknown_key",     [GP_SKIP_TAIL] = "tail",
+		[GP_SKIP_UNKNOWN_OP] = "unknown_op",     [GP_SKIP_BAD_EVENT] = "bad_event",
+		[GP_SKIP_DUPLICATE_ID] = "duplicate_id", [GP_SKIP_UNKNOWN_ID] = "unknown_id",
+		[GP_SKIP_TIME_BACK] = "time_back",       [GP_SKIP_DUPLICATE_KEY] = "duplicate_key",
+		[GP_SKIP_UNKNOWN_KEY] = "unknown_key",   [GP_SKIP_TAIL] = "tail",
 	};
 
 	_Static_assert(GP_ARRAY_LEN(names) == GP_SKIP_N, "every kind has its name");

@@ -26,10 +26,10 @@
 
 #include "id_map.h"
 
-#define TRACE_SIZE_MAX (UINT64_C(1) << 63)
+#define TRACE_SIZE_MAX    (UINT64_C(1) << 63)
 #define TRACE_THREADS_MAX ((uint32_t)UINT16_MAX + 1)
-#define TRACE_EVENTS_MIN 1024u
-#define TRACE_PATH_SHOWN 200u /* bytes of it in a message */
+#define TRACE_EVENTS_MIN  1024u
+#define TRACE_PATH_SHOWN  200u /* bytes of it in a message */
 
 /* What add does with the fields of a record. */
 enum trace_use {
@@ -39,7 +39,7 @@ enum trace_use {
 	TRACE_ADDR = 8,   /* `addr` is kept                                 */
 };
 
-static const unsigned trace_use[GP_OP_N] = {
+static const unsigned trace_uses[GP_OP_N] = {
 	[GP_OP_ALLOC] = TRACE_SIZE | TRACE_STREAM | TRACE_THREAD | TRACE_ADDR,
 	[GP_OP_FREE] = TRACE_THREAD,
 	[GP_OP_SYNC] = TRACE_THREAD,
@@ -54,8 +54,8 @@ static const unsigned trace_use[GP_OP_N] = {
 struct gp_trace_builder {
 	struct gp_trace *trace;
 	struct gp_trace_options options;
-	size_t capacity;  /* of events, and of addrs where there are any */
-	uint64_t n_seen;  /* records offered: "event N" in messages, from 1 */
+	size_t capacity; /* of events, and of addrs where there are any */
+	uint64_t n_seen; /* records offered: "event N" in messages, from 1 */
 	uint64_t last_ns;
 	struct gp_id_map ids;     /* id of the file -> index of its last ALLOC */
 	struct gp_id_map streams; /* stream of the file -> dense */
@@ -271,10 +271,11 @@ static int trace_add_mark(struct gp_trace_builder *b, struct gp_event *e, const 
 
 /* ---- the rules ---- */
 
-/* A refusal, or, lenient, a count; for `return REFUSE(...)` in the checks below, whose callers take
+/* A refusal, or, lenient, a count; for `return` in the checks below, whose callers take
  * GP_REFUSED for "leave this event out". */
 #define TRACE_REFUSE(b, line, kind, ...)                                                           \
-	(gp_trace_builder_skip(b, kind) ? GP_REFUSED : gp_trace_builder_refuse(b, line, __VA_ARGS__))
+	(gp_trace_builder_skip(b, kind) ? GP_REFUSED                                               \
+					: gp_trace_builder_refuse(b, line, __VA_ARGS__))
 
 static int trace_check_common(struct gp_trace_builder *b, const struct gp_trace_record *r,
 			      uint64_t line)
@@ -290,9 +291,10 @@ static int trace_check_common(struct gp_trace_builder *b, const struct gp_trace_
 				    "\"align\" is %llu, expected a power of two of at most 2^60",
 				    (unsigned long long)r->align);
 	if (r->op == GP_OP_MARK && !r->mark)
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT, "a mark without a name, expected "
+		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
+				    "a mark without a name, expected "
 				    "\"name\"");
-	if ((trace_use[r->op] & TRACE_THREAD) && b->threads.n == TRACE_THREADS_MAX &&
+	if ((trace_uses[r->op] & TRACE_THREAD) && b->threads.n == TRACE_THREADS_MAX &&
 	    gp_id_map_find(&b->threads, r->thread) == GP_ID_MAP_NONE)
 		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
 				    "one thread more, expected at most %u different ones",
@@ -324,12 +326,14 @@ static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_rec
 
 	if (at == GP_ID_MAP_NONE)
 		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
-				    "%s of unknown id %llu, expected an id allocated before", op, id);
+				    "%s of unknown id %llu, expected an id allocated before", op,
+				    id);
 	end = events[at].link;
 	if (r->op == GP_OP_FREE && end != GP_EVENT_NONE)
 		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
 				    "free of id %llu, which was freed before (double free), "
-				    "expected a live id", id);
+				    "expected a live id",
+				    id);
 	if (r->op == GP_OP_RECLAIM && end == GP_EVENT_NONE)
 		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
 				    "reclaim of id %llu, which is live, expected its free before",
@@ -337,7 +341,8 @@ static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_rec
 	if (r->op == GP_OP_RECLAIM && gp_event_flags(&events[end]) & GP_EVENT_DEFERRED)
 		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
 				    "reclaim of id %llu, which was reclaimed before, expected one "
-				    "reclaim after each free at most", id);
+				    "reclaim after each free at most",
+				    id);
 	if (r->size && r->size != events[at].size)
 		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
 				    "%s of id %llu with %llu bytes, expected the %llu of its alloc",
@@ -389,7 +394,7 @@ static int trace_fill(struct gp_trace_builder *b, const struct gp_trace_record *
 		      struct gp_event *e, uint32_t alloc)
 {
 	struct gp_trace *t = b->trace;
-	unsigned use = trace_use[r->op];
+	unsigned use = trace_uses[r->op];
 	int ret = 0;
 
 	if (use & TRACE_SIZE)
@@ -419,7 +424,7 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 {
 	struct gp_trace *t = b->trace;
 	struct gp_event e = { .link = GP_EVENT_NONE, .op = (uint8_t)r->op };
-	uint64_t addr = trace_use[r->op] & TRACE_ADDR ? r->addr : 0;
+	uint64_t addr = trace_uses[r->op] & TRACE_ADDR ? r->addr : 0;
 	uint32_t alloc = GP_EVENT_NONE;
 	int ret;
 
@@ -432,7 +437,8 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 	if (ret)
 		return ret == GP_REFUSED ? 0 : ret;
 	if (t->n_events == GP_EVENT_NONE)
-		return gp_trace_builder_refuse(b, line, "one event more, expected at most 2^32 - 1");
+		return gp_trace_builder_refuse(b, line,
+					       "one event more, expected at most 2^32 - 1");
 	ret = trace_check_time(b, r, line, &e.t_ns);
 	if (!ret)
 		ret = trace_reserve(b, addr != 0);
@@ -498,8 +504,9 @@ int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out)
 	gp_id_map_fini(&b->ids);
 	if (!trace_find_load(t, &at)) {
 		b->n_seen = at + 1;
-		return gp_trace_builder_refuse(b, 0, "more than 2^63 bytes live at once, expected "
-						     "less");
+		return gp_trace_builder_refuse(b, 0,
+					       "more than 2^63 bytes live at once, expected "
+					       "less");
 	}
 	/* Shrinking may fail as little as it may matter. */
 	(void)trace_resize(&t->events, n, sizeof(*t->events));

@@ -3,12 +3,14 @@
  * toy: an allocator for the engine's tests, simple enough to predict and able to misbehave.
  *
  * Shape        one array of blocks in order of creation, each its own reservation, rounded up to
- *              256 bytes. A freed block waits for a request of exactly its size; trim gives it back.
- * Defects      one at a time, see toy_defects; each breaks the contract in one way
+ *              256 bytes. A freed block waits for a request of exactly its size; trim gives back
+ *              those that wait.
+ * Defects      one at a time, see enum toy_defect; each breaks the contract in one way
  * Threads      the caller serialises
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "allocators/allocator.h"
 
@@ -26,11 +28,13 @@ enum toy_defect {
 	TOY_STUCK,       /* trim keeps everything                            */
 	TOY_AUDIT,       /* check finds something                            */
 	TOY_INIT,        /* init has no memory                               */
+	TOY_DAWDLE,      /* none: the device takes 2 ms for each reservation */
+	TOY_DEAD,        /* none: the device fails every reservation         */
 };
 
 static const char *const toy_defects[] = { "none",  "overlap", "small", "fault_alloc", "fault_free",
 					   "usage", "early",   "leak",  "stuck",       "audit",
-					   "init",  NULL };
+					   "init",  "dawdle",  "dead",  NULL };
 
 struct toy_block {
 	uint64_t addr, size;
@@ -51,10 +55,35 @@ struct toy {
 	struct gp_usage usage;
 };
 
+/* The device under a toy that dawdles or is dead. */
+static const struct gp_device_ops *toy_device_ops;
+static struct gp_device_ops toy_odd_ops;
+
+static int toy_slow_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
+{
+	const struct timespec ts = { 0, 2000000 };
+
+	nanosleep(&ts, NULL);
+	return toy_device_ops->reserve(dev, size, addr);
+}
+
+static int toy_dead_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
+{
+	(void)size;
+	(void)addr;
+	return gp_device_fault(dev, -EIO, "the card fell out");
+}
+
 static int toy_init(struct gp_allocator *a)
 {
 	struct toy *t = gp_state(a);
 
+	if (t->defect == TOY_DAWDLE || t->defect == TOY_DEAD) {
+		toy_device_ops = a->dev->ops;
+		toy_odd_ops = *toy_device_ops;
+		toy_odd_ops.reserve = t->defect == TOY_DEAD ? toy_dead_reserve : toy_slow_reserve;
+		a->dev->ops = &toy_odd_ops;
+	}
 	a->cache_max = 4096;
 	if (t->defect == TOY_INIT)
 		return gp_allocator_why(a, GP_NOMEM, "no room for the toy");

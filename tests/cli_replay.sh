@@ -208,6 +208,13 @@ run $sim --alloc=raw --wrap=fault:nth=3,result=error "$made"
 	has box/gpupool-out/made/result.json '"status": "error"' '"why": "'
 ok $? "an allocator that breaks: exit 1, shown and saved"
 
+run $sim --alloc=buddy:grow=prealloc,initial=1G --capacity=64MiB "$made"
+[ "$code" -eq 0 ] && has err '^gpupool-replay: buddy:grow' && has out '^Runs without a result'
+ok $? "a preallocation that does not fit: no error, but told"
+run $sim --alloc=buddy:grow=prealloc,initial=1G --capacity=64MiB --fail-on-oom "$made"
+[ "$code" -eq 1 ]
+ok $? "the same with --fail-on-oom: exit 1"
+
 run $sim --alloc=raw --capacity=4MiB --json "$made"
 [ "$code" -eq 0 ] && has out '"gpu_bytes": 4194304' '"over_capacity": [1-9]'
 ok $? "--capacity"

@@ -3,7 +3,7 @@
  * libFuzzer target: any bytes as a trace, strictly and leniently. Whatever comes in, a refusal is
  * one whole line, and a trace that is taken keeps the invariants that a replay builds on.
  *
- *   fuzz_trace -max_len=4096 -dict=... tests/fuzz_seeds/trace
+ *   fuzz_trace -max_len=4096 -dict=tests/fuzz_seeds/trace.dict CORPUS tests/fuzz_seeds/trace
  */
 #include <errno.h>
 #include <stdio.h>
@@ -36,9 +36,9 @@ static void audit(const struct gp_trace *t)
 		require(!i || e->t_ns >= e[-1].t_ns, "time");
 		if (e->op == GP_OP_ALLOC) {
 			require(e->id == ids++, "id of alloc");
-			require(e->link == GP_EVENT_NONE ||
-				(e->link > i && e->link < t->n_events &&
-				 t->events[e->link].op == GP_OP_FREE), "link of alloc");
+			require(e->link == GP_EVENT_NONE || (e->link > i && e->link < t->n_events &&
+							     t->events[e->link].op == GP_OP_FREE),
+				"link of alloc");
 			live += e->size;
 			require(live >= e->size && live <= t->load_bytes, "load");
 		} else if (e->op == GP_OP_FREE || e->op == GP_OP_RECLAIM) {
@@ -69,7 +69,8 @@ static long load(const uint8_t *data, size_t size, bool lenient, uint64_t *skipp
 	gp_input_close(in);
 	if (r) {
 		require(!t && r == -EINVAL, "a refusal is -EINVAL");
-		require(!strncmp(why, "input:", 6) && strstr(why, "expected"), "form of the refusal");
+		require(!strncmp(why, "input:", 6) && strstr(why, "expected"),
+			"form of the refusal");
 		for (const char *p = why; *p; p++)
 			require((unsigned char)*p >= ' ', "a refusal is one line of text");
 		return -1;
@@ -90,7 +91,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	require(!skipped, "strict skips nothing");
 	if (strict >= 0)
-		require(strict == lenient && !skipped_lenient, "lenient takes a good trace as it is");
+		require(strict == lenient && !skipped_lenient,
+			"lenient takes a good trace as it is");
 	else if (lenient >= 0)
 		require(skipped_lenient > 0, "lenient counts what strict refuses");
 	return 0;

@@ -174,9 +174,18 @@ static int spy_fails(enum spy_hook hook)
 
 static int spy_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 {
+	struct spy *spy = spy_of_device;
 	int r = spy_fails(SPY_RESERVE);
 
-	return r ? r : spy_of_device->real->reserve(dev, size, addr);
+	if (!r)
+		r = spy->real->reserve(dev, size, addr);
+	if (r)
+		return r;
+	/* Small reservations share pages: the page may have been held all along. */
+	pthread_mutex_lock(&spy->lock);
+	test_intervals_cut(&spy->freed, *addr, size);
+	pthread_mutex_unlock(&spy->lock);
+	return 0;
 }
 
 static int spy_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
@@ -273,9 +282,13 @@ void spy_detach(struct spy *spy)
 	pthread_mutex_destroy(&spy->lock);
 }
 
-void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+void spy_free_begins(struct spy *spy)
 {
 	spy->now++;
+}
+
+void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+{
 	assert_true(stream < SPY_STREAMS && spy->now < UINT64_C(1) << 56);
 	/* The block, or a part of it, may have left the device in its free. */
 	for (size_t i = test_intervals_from(&spy->held, addr); i < spy->held.n; i++) {
@@ -290,6 +303,7 @@ void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t str
 
 const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
 {
+	static char text[160];
 	const struct test_interval *v;
 	const char *wrong = NULL;
 
@@ -300,14 +314,38 @@ const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint3
 		v = &spy->freed.at[i];
 		if (v->addr >= addr + size)
 			break;
-		if ((v->tag & 0xff) != stream && spy->seen[stream][v->tag & 0xff] < v->tag >> 8)
-			wrong = "last used on another stream that was not waited for";
+		if ((v->tag & 0xff) == stream || spy->seen[stream][v->tag & 0xff] >= v->tag >> 8)
+			continue;
+		snprintf(text, sizeof(text),
+			 "0x%" PRIx64 " + %" PRIu64 " was freed on stream %u at moment %" PRIu64
+			 " of %" PRIu64 ", which stream %u waited for until %" PRIu64,
+			 v->addr, v->size, (unsigned)(v->tag & 0xff), v->tag >> 8, spy->now,
+			 stream, spy->seen[stream][v->tag & 0xff]);
+		wrong = text;
 	}
 	test_intervals_cut(&spy->freed, addr, size);
 	return wrong;
 }
 
 /* ---- pools ---- */
+
+size_t test_specs(const char *spec, char specs[TEST_SPECS][TEST_SPEC_SIZE])
+{
+	static const char *const grow[TEST_SPECS] = { "vmm", "chunk", "prealloc" };
+	const struct gp_allocator_ops *ops;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
+	ops = gp_allocator_find(name);
+	if (!ops || !(ops->caps & GP_CAP_GROWS) || strstr(spec, "grow=")) {
+		snprintf(specs[0], TEST_SPEC_SIZE, "%s", spec);
+		return ops != NULL;
+	}
+	for (size_t i = 0; i < TEST_SPECS; i++)
+		snprintf(specs[i], TEST_SPEC_SIZE, "%s%cgrow=%s", spec,
+			 strchr(spec, ':') ? ',' : ':', grow[i]);
+	return TEST_SPECS;
+}
 
 const struct gp_env test_env = {
 	.streams = 4,
@@ -412,6 +450,7 @@ void pool_free(struct pool *p, uint64_t addr)
 
 	assert_non_null(v);
 	block = *v;
+	spy_free_begins(&p->spy);
 	r = gp_free(p->a, addr);
 	if (r)
 		fail_msg("free of 0x%" PRIx64 ": %d: %s", addr, r, p->a->why);

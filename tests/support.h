@@ -82,9 +82,21 @@ struct spy {
 
 void spy_attach(struct spy *spy, struct gp_device *dev);
 void spy_detach(struct spy *spy);
+/* Before a free: what the allocator makes wait during the call has waited for this block. */
+void spy_free_begins(struct spy *spy);
+/* After it. */
 void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream);
-/* NULL, or what is wrong with this block in the hands of this stream; the block is then live. */
+/* NULL, or what is wrong with this block in the hands of this stream (until the next call). */
 const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream);
+
+/* ---- what to test ---- */
+
+#define TEST_SPECS 3
+#define TEST_SPEC_SIZE 160
+
+/* "buddy:x=1" becomes "buddy:x=1,grow=vmm" and so on, where the allocator has a choice that the
+ * spec leaves open. How many specs there are to test; 0: no such allocator. */
+size_t test_specs(const char *spec, char specs[TEST_SPECS][TEST_SPEC_SIZE]);
 
 /* ---- a pool to test ---- */
 

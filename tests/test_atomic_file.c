@@ -208,7 +208,8 @@ static void test_folders(void **state)
 		const char *dir;
 		unsigned n_made;
 	} cases[] = {
-		{ "a", 1 }, { "a/b/c", 3 }, { "a//b/", 2 }, { "./a/./b", 2 }, { ".", 0 }, { "./", 0 },
+		{ "a", 1 },       { "a/b/c", 3 }, { "a//b/", 2 },
+		{ "./a/./b", 2 }, { ".", 0 },     { "./", 0 },
 	};
 	unsigned n;
 

@@ -112,7 +112,7 @@ static int parse(char *line, struct seen *seen, char **argv, int *n)
 {
 	int argc = 1;
 
-	argv[0] = (char *)(uintptr_t)"prog";
+	argv[0] = (char *)(uintptr_t) "prog";
 	for (char *word = strtok(line, " "); word; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	*seen = (struct seen){ 0 };
@@ -236,13 +236,15 @@ static void test_help_and_version(void **state)
 	capture_end(&c, stdout);
 	assert_int_equal(code, 0);
 	assert_int_equal(strncmp(c.text, "prog (gpupool) " GP_VERSION "\n",
-				 strlen("prog (gpupool) " GP_VERSION "\n")), 0);
+				 strlen("prog (gpupool) " GP_VERSION "\n")),
+			 0);
 }
 
 static void test_count(void **state)
 {
-	static const char *const bad[] = { "",  "0",   "-1", "+3", " 3", "3 ", "3x",
-					   "3.5", "101", "99999999999999999999999", NULL };
+	static const char *const bad[] = { "",   "0",  "-1",  "+3",  " 3",
+					   "3 ", "3x", "3.5", "101", "99999999999999999999999",
+					   NULL };
 	uint64_t out = 7;
 	struct capture c;
 
@@ -339,10 +341,10 @@ static void test_texts(void **state)
 		double ns;
 		const char *text;
 	} times[] = {
-		{ 0, "0 ns" },           { 12.44, "12.4 ns" },  { 25, "25 ns" },
-		{ 999.4, "999 ns" },     { 999.6, "1.00 us" },  { 38572, "38.6 us" },
-		{ 1294953, "1.29 ms" },  { 22e6, "22 ms" },     { 1.25e9, "1.25 s" },
-		{ 75.31e9, "75.3 s" },   { 7200e9, "7200 s" },
+		{ 0, "0 ns" },          { 12.44, "12.4 ns" }, { 25, "25 ns" },
+		{ 999.4, "999 ns" },    { 999.6, "1.00 us" }, { 38572, "38.6 us" },
+		{ 1294953, "1.29 ms" }, { 22e6, "22 ms" },    { 1.25e9, "1.25 s" },
+		{ 75.31e9, "75.3 s" },  { 7200e9, "7200 s" },
 	};
 	char buf[32];
 

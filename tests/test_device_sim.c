@@ -279,7 +279,8 @@ static void vmm_refuses_what_the_driver_would(void **state)
 	assert_non_null(strstr(gp_device_error(dev), "overlaps"));
 	assert_int_equal(gp_device_destroy(dev, h2, 2 * PAGE), -EINVAL);
 	assert_int_equal(gp_device_va_reserve(dev, GP_SIZE_MAX, &out), GP_NOMEM);
-	assert_int_equal(gp_device_va_reserve(dev, gp_align_down(UINT64_MAX, PAGE), &out), GP_NOMEM);
+	assert_int_equal(gp_device_va_reserve(dev, gp_align_down(UINT64_MAX, PAGE), &out),
+			 GP_NOMEM);
 	assert_int_equal(out, 0);
 	gp_device_close(dev);
 }
@@ -521,14 +522,14 @@ static void profile_file_sets_costs(void **state)
 {
 	struct gp_device_config cfg = { .profile = write_profile(HEAD ROWS) };
 	struct gp_device *dev = open_with(&cfg);
-	uint64_t t0, addr, steps[][2] = {
-		{ 4 * GP_MIB, 20000 },  /* half way in the logarithm */
-		{ 16 * GP_MIB, 60000 }, /* beyond the table: in proportion */
-		{ 2 * GP_MIB, 10000 },
-		{ 256, 10000 },     /* a new page */
-		{ 256, 2000 },      /* in that page */
-		{ 4096, 2000 },     /* flat */
-	};
+	uint64_t t0, addr,
+		steps[][2] = {
+			{ 4 * GP_MIB, 20000 },  /* half way in the logarithm */
+			{ 16 * GP_MIB, 60000 }, /* beyond the table: in proportion */
+			{ 2 * GP_MIB, 10000 },  { 256, 10000 }, /* a new page */
+			{ 256, 2000 },                          /* in that page */
+			{ 4096, 2000 },                         /* flat */
+		};
 
 	(void)state;
 	unlink(cfg.profile);

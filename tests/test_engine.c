@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_engine: whole runs on the simulated device with `toy`, an allocator whose every step can be
- * foretold and which can be told to misbehave. Built with a registry of its own (toy/).
+ * test_engine: what a run says of memory, failures and broken allocators, and which jobs are
+ * refused: on the simulated device with `toy`, an allocator whose every step can be foretold and
+ * which can be told to misbehave. Built with a registry of its own (toy/). test_passes: time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,83 +14,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "replay/clock.h"
+#include "engine_job.h"
 #include "replay/engine.h"
-#include "trace_of.h"
 
-#define MIB GP_MIB
 #define NEAR(a, b) assert_true(fabs((a) - (b)) < 1e-12)
-
-static struct gp_engine_config sim(unsigned passes)
-{
-	return (struct gp_engine_config){ .device = "sim",
-					  .device_config.capacity = 64 * MIB,
-					  .passes = passes,
-					  .repeat = 3 };
-}
-
-static struct gp_run *run(struct gp_trace *trace, const char *spec,
-			  const struct gp_engine_config *cfg)
-{
-	char why[200] = "";
-	struct gp_run *r = NULL;
-
-	if (gp_engine_run(trace, spec, cfg, &r, why, sizeof(why)))
-		fail_msg("%s: %s", spec, why);
-	return r;
-}
-
-static void finish(struct gp_run *r, struct gp_trace *t)
-{
-	gp_run_destroy(r);
-	gp_trace_destroy(t);
-}
-
-/* n blocks of `size` bytes, one alive at a time. */
-static struct gp_trace *churn(size_t n, uint64_t size, uint64_t step_ns)
-{
-	struct gp_trace_record *records = calloc(2 * n, sizeof(*records));
-	struct gp_trace *t;
-
-	assert_non_null(records);
-	for (size_t i = 0; i < n; i++) {
-		records[2 * i] = (struct gp_trace_record)ALLOC(.id = i, .size = size,
-							       .t_ns = 2 * i * step_ns);
-		records[2 * i + 1] = (struct gp_trace_record)FREE(.id = i,
-								  .t_ns = (2 * i + 1) * step_ns);
-	}
-	t = trace_of(records, 2 * n);
-	free(records);
-	return t;
-}
-
-/* ---- the clock ---- */
-
-static void clock_tells_time(void **state)
-{
-	const struct gp_clock *c = gp_clock_get();
-	const struct timespec ts = { 0, 5000000 };
-	struct timespec a, b;
-	uint64_t t0, t1;
-	double truth;
-
-	(void)state;
-	assert_non_null(c);
-	assert_ptr_equal(c, gp_clock_get());
-	clock_gettime(CLOCK_MONOTONIC_RAW, &a);
-	t0 = gp_ticks();
-	nanosleep(&ts, NULL);
-	t1 = gp_ticks();
-	clock_gettime(CLOCK_MONOTONIC_RAW, &b);
-	truth = (double)(b.tv_sec - a.tv_sec) * 1e9 + (double)(b.tv_nsec - a.tv_nsec);
-	assert_true(gp_clock_ns(c, t1 - t0) >= 4990000);
-	assert_true((double)gp_clock_ns(c, t1 - t0) <= truth * 1.001);
-	assert_int_equal(gp_clock_between(5, 3), 0);
-	assert_int_equal(gp_clock_call(c, 1000, 1000 + c->overhead_ticks), 0);
-	assert_int_equal(gp_clock_call(c, 1000, 1007 + c->overhead_ticks), 7);
-}
 
 /* ---- the environment ---- */
 
@@ -155,12 +84,11 @@ static void typical_size_is_the_90th_percentile(void **state)
 static void memory_by_hand(void **state)
 {
 	/* R in MiB after each event: 4 6 6 8 8 8; Q: 3 5 2 4 4 1.5 (deferred until the reclaim) */
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 3 * MIB),
-				      ALLOC(.id = 2, .size = 2 * MIB, .t_ns = 10),
-				      FREE(.id = 1, .t_ns = 20),
-				      ALLOC(.id = 3, .size = 2 * MIB, .t_ns = 30),
-				      FREE(.id = 2, .t_ns = 40), ALLOC(.id = 4, .size = 0, .t_ns = 50),
-				      RECLAIM(.id = 2, .t_ns = 60), FREE(.id = 4, .t_ns = 100));
+	struct gp_trace *t = TRACE_OF(
+		ALLOC(.id = 1, .size = 3 * MIB), ALLOC(.id = 2, .size = 2 * MIB, .t_ns = 10),
+		FREE(.id = 1, .t_ns = 20), ALLOC(.id = 3, .size = 2 * MIB, .t_ns = 30),
+		FREE(.id = 2, .t_ns = 40), ALLOC(.id = 4, .size = 0, .t_ns = 50),
+		RECLAIM(.id = 2, .t_ns = 60), FREE(.id = 4, .t_ns = 100));
 	struct gp_engine_config cfg = sim(GP_PASS_CURVE);
 	struct gp_run *r = run(t, "toy", &cfg);
 
@@ -223,8 +151,8 @@ static void empty_trace(void **state)
 
 static void trim_and_sync_are_executed(void **state)
 {
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 4 * MIB), FREE(.id = 1), SYNC(), SYNC(),
-				      TRIM(), ALLOC(.id = 2, .size = 2 * MIB));
+	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 4 * MIB), FREE(.id = 1), SYNC(),
+				      SYNC(), TRIM(), ALLOC(.id = 2, .size = 2 * MIB));
 	struct gp_engine_config cfg = sim(GP_PASS_ALL);
 	struct gp_run *r = run(t, "toy", &cfg);
 
@@ -244,10 +172,11 @@ static void trim_and_sync_are_executed(void **state)
 static void failures_are_explained(void **state)
 {
 	/* 64 MiB of device. The freed 40 MiB stay with the toy, who reuses exact sizes only. */
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 40 * MIB), ALLOC(.id = 2, .size = 30 * MIB),
-				      FREE(.id = 2), FREE(.id = 1), ALLOC(.id = 3, .size = 50 * MIB),
-				      ALLOC(.id = 4, .size = UINT64_C(1) << 62), FREE(.id = 3),
-				      ALLOC(.id = 5, .size = 40 * MIB));
+	struct gp_trace *t =
+		TRACE_OF(ALLOC(.id = 1, .size = 40 * MIB), ALLOC(.id = 2, .size = 30 * MIB),
+			 FREE(.id = 2), FREE(.id = 1), ALLOC(.id = 3, .size = 50 * MIB),
+			 ALLOC(.id = 4, .size = UINT64_C(1) << 62), FREE(.id = 3),
+			 ALLOC(.id = 5, .size = 40 * MIB));
 	struct gp_engine_config cfg = sim(GP_PASS_ALL);
 	struct gp_run *r = run(t, "toy", &cfg);
 
@@ -277,14 +206,15 @@ static void failures_are_explained(void **state)
 
 static void stop_ends_all_passes_there(void **state)
 {
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 1 * MIB), FREE(.id = 1),
-				      ALLOC(.id = 2, .size = 70 * MIB), ALLOC(.id = 3, .size = 1 * MIB),
-				      FREE(.id = 3));
+	struct gp_trace *t = TRACE_OF(
+		ALLOC(.id = 1, .size = 1 * MIB), FREE(.id = 1), ALLOC(.id = 2, .size = 70 * MIB),
+		ALLOC(.id = 3, .size = 1 * MIB, .thread = 1), FREE(.id = 3, .thread = 1));
 	struct gp_engine_config cfg = sim(GP_PASS_ALL);
 	struct gp_run *r;
 
 	(void)state;
 	cfg.stop_on_oom = true;
+	/* With two threads the second one is not to run ahead of the stop either. */
 	for (unsigned threads = 0; threads <= 2; threads += 2) {
 		cfg.threads = threads;
 		r = run(t, "toy", &cfg);
@@ -296,11 +226,33 @@ static void stop_ends_all_passes_there(void **state)
 		assert_true(r->throughput.ns_per_op > 0);
 		gp_run_destroy(r);
 	}
-	cfg.threads = 0;
-	cfg.passes = GP_PASS_THROUGHPUT; /* stops there by itself too */
+	gp_trace_destroy(t);
+}
+
+/* Without a curve pass, which would have cut the program. */
+static void each_pass_stops_by_itself(void **state)
+{
+	struct gp_trace *t =
+		TRACE_OF(ALLOC(.id = 1, .size = 1 * MIB), FREE(.id = 1),
+			 ALLOC(.id = 2, .size = 70 * MIB), ALLOC(.id = 3, .size = 512));
+	struct gp_engine_config cfg = sim(GP_PASS_THROUGHPUT);
+	struct gp_run *r;
+
+	(void)state;
+	cfg.stop_on_oom = true;
 	r = run(t, "toy", &cfg);
 	assert_int_equal(r->status, GP_STATUS_STOPPED);
 	assert_int_equal(r->throughput.ops, 3);
+	gp_run_destroy(r);
+	cfg.passes = GP_PASS_LATENCY;
+	r = run(t, "toy", &cfg);
+	assert_int_equal(r->status, GP_STATUS_STOPPED);
+	assert_int_equal(r->alloc_ns.count, 1);
+	gp_run_destroy(r);
+	cfg.threads = 1;
+	r = run(t, "toy", &cfg);
+	assert_int_equal(r->status, GP_STATUS_STOPPED);
+	assert_int_equal(r->alloc_ns.count, 1);
 	finish(r, t);
 }
 
@@ -311,23 +263,38 @@ static void defects_are_errors(void **state)
 	static const struct {
 		const char *spec, *why;
 		unsigned passes;
+		enum gp_blame blame;
 	} cases[] = {
-		{ "toy:defect=overlap", "event 2: overlaps a live block", GP_PASS_CURVE },
-		{ "toy:defect=small", "event 2: smaller than asked for", GP_PASS_CURVE },
+		{ "toy:defect=overlap", "event 2: overlaps a live block", GP_PASS_CURVE,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=small", "event 2: smaller than asked for", GP_PASS_CURVE,
+		  GP_BLAME_ALLOCATOR },
 		{ "toy:defect=fault_alloc", "event 2: alloc of 768 bytes: Input/output error",
-		  GP_PASS_CURVE },
-		{ "toy:defect=fault_alloc", "allocator: the toy is broken", GP_PASS_LATENCY },
-		{ "toy:defect=fault_alloc", "the toy is broken", GP_PASS_THROUGHPUT },
-		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_CURVE },
-		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_LATENCY },
-		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_THROUGHPUT },
-		{ "toy:defect=usage", "event 2: usage says", GP_PASS_CURVE },
-		{ "toy:defect=early", "event 2: memory went back to the device", GP_PASS_CURVE },
-		{ "toy:defect=leak", "leaks 2097152 bytes", GP_PASS_CURVE },
-		{ "toy:defect=leak", "leaks 2097152 bytes", GP_PASS_THROUGHPUT },
-		{ "toy:defect=stuck", "still reserved", GP_PASS_CURVE },
-		{ "toy:defect=audit", "check failed: toy: the toy is sad", GP_PASS_CURVE },
-		{ "toy:defect=init", "no room for the toy", GP_PASS_ALL },
+		  GP_PASS_CURVE, GP_BLAME_ALLOCATOR },
+		{ "toy:defect=fault_alloc", "allocator: the toy is broken", GP_PASS_LATENCY,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=fault_alloc", "the toy is broken", GP_PASS_THROUGHPUT,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_CURVE,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_LATENCY,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=fault_free", "event 3: free of block 1", GP_PASS_THROUGHPUT,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=usage", "event 2: usage says", GP_PASS_CURVE, GP_BLAME_ALLOCATOR },
+		{ "toy:defect=early", "event 2: memory went back to the device", GP_PASS_CURVE,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=leak", "leaks 2097152 bytes", GP_PASS_CURVE, GP_BLAME_ALLOCATOR },
+		{ "toy:defect=leak", "leaks 2097152 bytes", GP_PASS_THROUGHPUT,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=stuck", "still reserved", GP_PASS_CURVE, GP_BLAME_ALLOCATOR },
+		{ "toy:defect=audit", "check failed: toy: the toy is sad", GP_PASS_CURVE,
+		  GP_BLAME_ALLOCATOR },
+		{ "toy:defect=init", "no room for the toy", GP_PASS_ALL, GP_BLAME_NO_ROOM },
+		{ "toy:defect=dead",
+		  "event 0: alloc of 2097152 bytes: Input/output error; device: the "
+		  "card fell out",
+		  GP_PASS_CURVE, GP_BLAME_DEVICE },
 	};
 	struct gp_trace *t = TRACE_OF(ALLOC(.id = 7, .size = 2 * MIB), ALLOC(.id = 8, .size = 512),
 				      ALLOC(.id = 9, .size = 768), FREE(.id = 8), FREE(.id = 7));
@@ -341,16 +308,32 @@ static void defects_are_errors(void **state)
 			fail_msg("%s: status %s, why \"%s\", expected \"%s\"", cases[i].spec,
 				 gp_status_name(r->status), r->why, cases[i].why);
 		assert_null(strchr(r->why, '\n'));
+		assert_int_equal(r->blame, cases[i].blame);
 		assert_string_equal(r->allocator, "toy");
 		gp_run_destroy(r);
 	}
 	gp_trace_destroy(t);
 }
 
-static void curve_keeps_what_came_before_a_fault(void **state)
+/* Where more is reserved than granted, only the sum over the live blocks tells. */
+static void usage_must_add_up(void **state)
 {
 	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 2 * MIB), FREE(.id = 1),
-				      ALLOC(.id = 2, .size = 4 * MIB), ALLOC(.id = 3, .size = 8 * MIB));
+				      ALLOC(.id = 2, .size = 512), ALLOC(.id = 3, .size = 768));
+	struct gp_engine_config cfg = sim(GP_PASS_CURVE);
+	struct gp_run *r = run(t, "toy:defect=usage", &cfg);
+
+	(void)state;
+	assert_int_equal(r->status, GP_STATUS_ERROR);
+	assert_non_null(strstr(r->why, "event 3: usage says 1281 bytes granted"));
+	finish(r, t);
+}
+
+static void curve_keeps_what_came_before_a_fault(void **state)
+{
+	struct gp_trace *t =
+		TRACE_OF(ALLOC(.id = 1, .size = 2 * MIB), FREE(.id = 1),
+			 ALLOC(.id = 2, .size = 4 * MIB), ALLOC(.id = 3, .size = 8 * MIB));
 	struct gp_engine_config cfg = sim(GP_PASS_ALL);
 	struct gp_run *r = run(t, "toy:defect=fault_free", &cfg);
 
@@ -453,259 +436,6 @@ static void bad_jobs_are_refused(void **state)
 	gp_trace_destroy(t);
 }
 
-/* ---- latency and throughput ---- */
-
-static void modelled_time_is_told_apart(void **state)
-{
-	const uint64_t slow_ns = UINT64_C(3000000000);
-	struct gp_trace *t = churn(100, 2 * MIB, 0);
-	struct gp_engine_config cfg = sim(GP_PASS_ALL);
-	struct gp_run *r;
-
-	(void)state;
-	/* Only the first allocation reaches the driver; there it costs three seconds, not waited. */
-	cfg.device_config.slow_call = 1;
-	cfg.device_config.slow_ns = slow_ns;
-	r = run(t, "toy", &cfg);
-	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_true(r->driver.time_ns >= slow_ns && r->driver.time_ns < slow_ns + 1000000);
-	assert_int_equal(r->alloc_ns.count, 100);
-	assert_int_equal(r->free_ns.count, 100);
-	assert_true(r->alloc_ns.max >= slow_ns);
-	assert_true(gp_hist_percentile(&r->alloc_ns, 98) < 1000000);
-	assert_true(r->free_ns.max < slow_ns);
-	assert_int_equal(r->throughput.ops, 200);
-	assert_true(r->throughput.ns_per_op < 100000);
-	assert_true(r->throughput.ns_per_op_min <= r->throughput.ns_per_op);
-	assert_true(r->throughput.ns_per_op <= r->throughput.ns_per_op_max);
-	assert_true(r->throughput.ops_per_s > 0);
-	assert_true(r->throughput.device_ns_per_op >= (double)slow_ns / 200);
-	assert_true(r->throughput.device_ns_per_op < (double)slow_ns / 199);
-	finish(r, t);
-}
-
-static void passes_are_chosen(void **state)
-{
-	struct gp_trace *t = churn(10, 512, 0);
-	struct gp_engine_config cfg = sim(GP_PASS_LATENCY);
-	struct gp_run *r = run(t, "toy", &cfg);
-
-	(void)state;
-	assert_int_equal(r->alloc_ns.count, 10);
-	assert_int_equal(r->n_windows, 0);
-	assert_int_equal(r->throughput.ops, 0);
-	finish(r, t);
-}
-
-/* ---- threads ---- */
-
-/* Blocks handed from thread to thread: allocated by one, freed by another. */
-static struct gp_trace *handed_over(size_t n, unsigned threads)
-{
-	struct gp_trace_record *records = calloc(2 * n, sizeof(*records));
-	struct gp_trace *t;
-
-	assert_non_null(records);
-	for (size_t i = 0; i < n; i++) {
-		records[2 * i] = (struct gp_trace_record)ALLOC(.id = i, .size = 256 * (1 + i % 40),
-							       .thread = i % threads);
-		records[2 * i + 1] = (struct gp_trace_record)FREE(.id = i,
-								  .thread = (i + 1) % threads);
-	}
-	t = trace_of(records, 2 * n);
-	free(records);
-	return t;
-}
-
-static void threads_share_the_work(void **state)
-{
-	struct gp_trace *t = handed_over(3000, 4);
-	struct gp_engine_config cfg = sim(GP_PASS_ALL);
-	struct gp_run *r;
-
-	(void)state;
-	for (unsigned n = 1; n <= 4; n++) {
-		cfg.threads = n;
-		r = run(t, "toy", &cfg);
-		if (r->status != GP_STATUS_OK)
-			fail_msg("%u threads: %s", n, r->why);
-		assert_int_equal(r->threads, n);
-		assert_int_equal(r->alloc_ns.count, 3000);
-		assert_int_equal(r->free_ns.count, 3000);
-		assert_int_equal(r->throughput.ops, 6000);
-		assert_true(r->throughput.ops_per_s > 0);
-		assert_int_equal(r->failures.count, 0);
-		gp_run_destroy(r);
-	}
-	gp_trace_destroy(t);
-}
-
-static void threads_skip_what_failed(void **state)
-{
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 70 * MIB), ALLOC(.id = 2, .size = 512),
-				      ALLOC(.id = 3, .size = 0), FREE(.id = 1, .thread = 1),
-				      FREE(.id = 2, .thread = 1), FREE(.id = 3, .thread = 1));
-	struct gp_engine_config cfg = sim(GP_PASS_ALL);
-	struct gp_run *r;
-
-	(void)state;
-	cfg.threads = 2;
-	r = run(t, "toy", &cfg);
-	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_int_equal(r->alloc_ns.count, 1);
-	assert_int_equal(r->free_ns.count, 1);
-	assert_int_equal(r->throughput.ops, 3);
-	finish(r, t);
-}
-
-/* A thread that waits for a block must not wait for ever when another one breaks. */
-static void fault_ends_all_threads(void **state)
-{
-	struct gp_trace *t = handed_over(100, 2);
-	struct gp_engine_config cfg = sim(GP_PASS_LATENCY);
-	struct gp_run *r;
-
-	(void)state;
-	cfg.threads = 2;
-	r = run(t, "toy:defect=fault_alloc", &cfg);
-	assert_int_equal(r->status, GP_STATUS_ERROR);
-	assert_non_null(strstr(r->why, "Input/output error"));
-	finish(r, t);
-}
-
-/* ---- pace ---- */
-
-static double seconds(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
-
-static void paced_keeps_time(void **state)
-{
-	struct gp_trace *t = churn(20, 512, 2000000); /* 39 steps of 2 ms */
-	struct gp_engine_config cfg = sim(GP_PASS_LATENCY);
-	struct gp_run *r;
-	double start;
-
-	(void)state;
-	gp_clock_get();
-	cfg.pace = 2;
-	start = seconds();
-	r = run(t, "toy", &cfg);
-	assert_true(seconds() - start >= 39 * 0.002 / 2);
-	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_true(r->paced);
-	assert_int_equal(r->alloc_ns.count, 20);
-	assert_int_equal(r->lateness_ns.count, 40);
-	assert_int_equal(r->response_alloc_ns.count, 20);
-	assert_int_equal(r->response_free_ns.count, 20);
-	/* A machine under load may be late now and then, but not all the time. */
-	assert_true(gp_hist_percentile(&r->lateness_ns, 25) < 1000000);
-	finish(r, t);
-}
-
-/* One call of 30 ms delays the 29 that were due meanwhile. They are not slow themselves, but a
- * program would have waited: response time and lateness must show it. */
-static void paced_shows_who_waited(void **state)
-{
-	struct gp_trace *t = churn(30, 2 * MIB, 1000000);
-	struct gp_engine_config cfg = sim(GP_PASS_LATENCY);
-	struct gp_run *r;
-
-	(void)state;
-	cfg.pace = 1;
-	cfg.device_config.slow_call = 1;
-	cfg.device_config.slow_ns = 30000000;
-	r = run(t, "toy", &cfg);
-	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_true(r->alloc_ns.max >= 30000000);
-	assert_true(gp_hist_percentile(&r->alloc_ns, 90) < 1000000);
-	assert_true(gp_hist_percentile(&r->response_alloc_ns, 45) >= 1000000);
-	assert_true(r->response_free_ns.max >= 28000000);
-	assert_true(r->lateness_ns.max >= 28000000);
-	finish(r, t);
-}
-
-/* ---- interruption and progress ---- */
-
-static volatile sig_atomic_t interrupted;
-
-struct watcher {
-	unsigned calls, phases;
-	const char *phase;
-	const char *interrupt_at; /* phase; NULL: never */
-};
-
-static void watch(void *arg, const char *phase, uint64_t done, uint64_t total)
-{
-	struct watcher *w = arg;
-
-	assert_true(done <= total);
-	w->calls++;
-	if (!w->phase || strcmp(w->phase, phase))
-		w->phases++;
-	w->phase = phase;
-	if (w->interrupt_at && !strcmp(w->interrupt_at, phase))
-		interrupted = 1;
-}
-
-static void progress_is_rare(void **state)
-{
-	struct gp_trace *t = churn(50000, 512, 0);
-	struct watcher w = { 0 };
-	struct gp_engine_config cfg = sim(GP_PASS_ALL);
-	struct gp_run *r;
-	double start = seconds();
-
-	(void)state;
-	cfg.progress = watch;
-	cfg.progress_arg = &w;
-	r = run(t, "toy", &cfg);
-	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_int_equal(w.phases, 3);
-	/* At most four a second, one to start with and the end of each pass. */
-	assert_true(w.calls >= 3 && w.calls <= 4 + (unsigned)(5 * (seconds() - start)));
-	finish(r, t);
-}
-
-static void interrupted_keeps_what_it_has(void **state)
-{
-	struct gp_trace *t = churn(20000, 512, 0);
-	struct watcher w = { .interrupt_at = "curve" };
-	struct gp_engine_config cfg = sim(GP_PASS_ALL);
-	struct gp_run *r;
-
-	(void)state;
-	cfg.progress = watch;
-	cfg.progress_arg = &w;
-	cfg.interrupted = &interrupted;
-	interrupted = 0;
-	r = run(t, "toy", &cfg);
-	assert_int_equal(r->status, GP_STATUS_PARTIAL);
-	assert_int_equal(r->n_windows, 1);
-	assert_true(r->memory.peak_reserved > 0);
-	assert_int_equal(r->alloc_ns.count, 0);
-	gp_run_destroy(r);
-
-	/* By a signal that came before, in each kind of pass. */
-	interrupted = 1;
-	cfg.progress = NULL;
-	for (unsigned pass = GP_PASS_CURVE; pass <= GP_PASS_THROUGHPUT; pass *= 2) {
-		for (unsigned threads = 0; threads <= 2; threads += 2) {
-			cfg.passes = pass;
-			cfg.threads = threads;
-			r = run(t, "toy", &cfg);
-			assert_int_equal(r->status, GP_STATUS_PARTIAL);
-			gp_run_destroy(r);
-		}
-	}
-	interrupted = 0;
-	gp_trace_destroy(t);
-}
-
 static void names(void **state)
 {
 	(void)state;
@@ -721,7 +451,6 @@ static void names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(clock_tells_time),
 		cmocka_unit_test(env_of_a_trace),
 		cmocka_unit_test(typical_size_is_the_90th_percentile),
 		cmocka_unit_test(memory_by_hand),
@@ -730,20 +459,13 @@ int main(void)
 		cmocka_unit_test(trim_and_sync_are_executed),
 		cmocka_unit_test(failures_are_explained),
 		cmocka_unit_test(stop_ends_all_passes_there),
+		cmocka_unit_test(each_pass_stops_by_itself),
 		cmocka_unit_test(defects_are_errors),
+		cmocka_unit_test(usage_must_add_up),
 		cmocka_unit_test(curve_keeps_what_came_before_a_fault),
 		cmocka_unit_test(wraps_are_put_on),
 		cmocka_unit_test(options_in_force),
 		cmocka_unit_test(bad_jobs_are_refused),
-		cmocka_unit_test(modelled_time_is_told_apart),
-		cmocka_unit_test(passes_are_chosen),
-		cmocka_unit_test(threads_share_the_work),
-		cmocka_unit_test(threads_skip_what_failed),
-		cmocka_unit_test(fault_ends_all_threads),
-		cmocka_unit_test(paced_keeps_time),
-		cmocka_unit_test(paced_shows_who_waited),
-		cmocka_unit_test(progress_is_rare),
-		cmocka_unit_test(interrupted_keeps_what_it_has),
 		cmocka_unit_test(names),
 	};
 

@@ -191,12 +191,11 @@ static void text_of_one_value(void **state)
 	(void)state;
 	gp_hist_record(h, 100);
 	text = text_of(h);
-	assert_string_equal(text,
-			    "       Value     Percentile TotalCount 1/(1-Percentile)\n\n"
-			    "     100.000 1.000000000000          1\n"
-			    "#[Mean    =      100.000, StdDeviation   =        0.000]\n"
-			    "#[Max     =      100.000, Total count    =            1]\n"
-			    "#[Buckets =           58, SubBuckets     =          256]\n");
+	assert_string_equal(text, "       Value     Percentile TotalCount 1/(1-Percentile)\n\n"
+				  "     100.000 1.000000000000          1\n"
+				  "#[Mean    =      100.000, StdDeviation   =        0.000]\n"
+				  "#[Max     =      100.000, Total count    =            1]\n"
+				  "#[Buckets =           58, SubBuckets     =          256]\n");
 	free(text);
 	free(h);
 }

@@ -223,32 +223,58 @@ static void broken_gzip_is_noticed(void **state)
 	free(out);
 }
 
+/* Writes the first `size` bytes of the trace, compressed, without the last 4 of the gzip file. */
+static void write_cut_gzip(const char *trace, size_t size)
+{
+	unsigned char *out = malloc(2 * TEXT_SIZE);
+
+	assert_non_null(out);
+	memcpy(text, trace, size);
+	write_file(out, put_member(out, 0, 0, size) - 4);
+	free(out);
+}
+
 /* The reader sees a file that just ends; what is reported is why. */
 static void a_trace_in_broken_gzip_is_refused_or_cut(void **state)
 {
-	static const char events[] = "{\"format\":\"gpupool-trace\",\"version\":1}\n"
-				     "{\"op\":\"alloc\",\"id\":1,\"size\":10}\n"
-				     "{\"op\":\"free\",\"id\":1}\n";
+	static const char trace[] = "{\"format\":\"gpupool-trace\",\"version\":1}\n"
+				    "{\"op\":\"alloc\",\"id\":1,\"size\":10}\n"
+				    "{\"op\":\"free\",\"id\":1}\n";
+	static const struct {
+		size_t size; /* bytes of the trace that are left */
+		unsigned line;
+		int lenient; /* events kept, or -1: refused too */
+	} cuts[] = {
+		{ sizeof(trace) - 1, 3, 2 }, /* between two lines */
+		{ sizeof(trace) - 6, 3,
+		  1 },         /* within an event: still one tail, though two see it */
+		{ 30, 1, -1 }, /* within the header */
+	};
 	struct gp_trace_options options = { .lenient = true };
-	unsigned char *out = malloc(2 * TEXT_SIZE);
 	char why[512], want[256];
 	struct gp_trace *t;
-	size_t n;
 
 	(void)state;
-	assert_non_null(out);
-	memcpy(text, events, strlen(events));
-	n = put_member(out, 0, 0, strlen(events));
-	write_file(out, n - 4);
-	assert_int_equal(gp_trace_load(path, NULL, &t, why, sizeof(why)), -EINVAL);
-	snprintf(want, sizeof(want), "%s:3: the gzip data end too early (truncated), expected a "
-		 "whole file", path);
-	assert_string_equal(why, want);
-	assert_int_equal(gp_trace_load(path, &options, &t, why, sizeof(why)), 0);
-	assert_int_equal(t->n_events, 2);
-	assert_int_equal(t->skipped[GP_SKIP_TAIL], 1);
-	gp_trace_destroy(t);
-	free(out);
+	for (size_t i = 0; i < GP_ARRAY_LEN(cuts); i++) {
+		int r;
+
+		write_cut_gzip(trace, cuts[i].size);
+		snprintf(want, sizeof(want),
+			 "%s:%u: the gzip data end too early (truncated), expected a whole file",
+			 path, cuts[i].line);
+		assert_int_equal(gp_trace_load(path, NULL, &t, why, sizeof(why)), -EINVAL);
+		assert_string_equal(why, want);
+		r = gp_trace_load(path, &options, &t, why, sizeof(why));
+		if (cuts[i].lenient < 0) {
+			assert_int_equal(r, -EINVAL);
+			assert_string_equal(why, want);
+			continue;
+		}
+		assert_int_equal(r, 0);
+		assert_int_equal(t->n_events, cuts[i].lenient);
+		assert_int_equal(t->skipped[GP_SKIP_TAIL], 1);
+		gp_trace_destroy(t);
+	}
 }
 
 #endif

@@ -170,7 +170,7 @@ static void bad_blocks(void **state)
 		uint64_t addr, granted, requested;
 		const char *why;
 	} cases[] = {
-		{ 4096, 512, 512, "overlaps a live block" },      /* the block itself  */
+		{ 4096, 512, 512, "overlaps a live block" },       /* the block itself  */
 		{ 4096 + 256, 256, 256, "overlaps a live block" }, /* inside it         */
 		{ 4096 + 256, 512, 512, "overlaps a live block" }, /* over its end      */
 		{ 8192 - 256, 512, 512, "not reserved memory" },   /* over the range's  */
@@ -219,10 +219,10 @@ static void bad_ranges(void **state)
 
 /* ---- against a map of units ---- */
 
-#define UNIT 256
-#define UNITS 512
+#define UNIT        256
+#define UNITS       512
 #define RANGE_UNITS 32 /* of each range */
-#define BASE UINT64_C(0x10000000)
+#define BASE        UINT64_C(0x10000000)
 
 struct map {
 	bool reserved[UNITS];
@@ -413,8 +413,8 @@ static void means_weight_by_time(void **state)
 
 	(void)state;
 	gp_curve_init(&c, windows, 3, 3);
-	gp_curve_add(&c, &a, 5); /* holds for 10 */
-	gp_curve_add(&c, &b, 15); /* holds for 30 */
+	gp_curve_add(&c, &a, 5);    /* holds for 10 */
+	gp_curve_add(&c, &b, 15);   /* holds for 30 */
 	gp_curve_add(&c, &end, 45); /* holds for nothing */
 	gp_curve_finish(&c, &run);
 	NEAR(run.fragmentation.external_mean, (0.8 * 10 + 0.2 * 30) / 40);

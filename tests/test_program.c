@@ -66,9 +66,9 @@ static void deferred_free_happens_at_its_reclaim(void **state)
 
 static void request_is_resolved(void **state)
 {
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 5, .stream = 900),
-				      ALLOC(.id = 2, .size = 768, .align = 4096, .stream = 33,
-					    .thread = 5));
+	struct gp_trace *t =
+		TRACE_OF(ALLOC(.id = 1, .size = 5, .stream = 900),
+			 ALLOC(.id = 2, .size = 768, .align = 4096, .stream = 33, .thread = 5));
 	struct gp_program p = compile(t, 0);
 
 	(void)state;
@@ -126,11 +126,10 @@ static void blocks_are_dealt_round(void **state)
 
 static void recorded_threads_are_kept(void **state)
 {
-	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 1, .thread = 10),
-				      ALLOC(.id = 2, .size = 2, .thread = 11),
-				      FREE(.id = 1, .thread = 11),
-				      ALLOC(.id = 3, .size = 3, .thread = 12),
-				      FREE(.id = 3, .thread = 11));
+	struct gp_trace *t =
+		TRACE_OF(ALLOC(.id = 1, .size = 1, .thread = 10),
+			 ALLOC(.id = 2, .size = 2, .thread = 11), FREE(.id = 1, .thread = 11),
+			 ALLOC(.id = 3, .size = 3, .thread = 12), FREE(.id = 3, .thread = 11));
 	struct gp_program whole = compile(t, 2), parts[2];
 
 	(void)state;

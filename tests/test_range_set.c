@@ -246,7 +246,8 @@ static int model_insert(struct model *m, struct gp_range_entry e, bool merge)
 		m->e[i].size += m->e[i + 1].size;
 		model_delete(m, i + 1);
 	}
-	if (merge && i && m->e[i - 1].tag == e.tag && m->e[i - 1].addr + m->e[i - 1].size == e.addr) {
+	if (merge && i && m->e[i - 1].tag == e.tag &&
+	    m->e[i - 1].addr + m->e[i - 1].size == e.addr) {
 		m->e[i - 1].size += m->e[i].size;
 		model_delete(m, i);
 	}
@@ -265,8 +266,10 @@ static int model_carve(struct model *m, uint64_t addr, uint64_t size)
 	if (addr > e.addr)
 		model_insert(m, (struct gp_range_entry){ e.addr, addr - e.addr, e.tag }, false);
 	if (addr + size < e.addr + e.size)
-		model_insert(m, (struct gp_range_entry){ addr + size,
-			     e.addr + e.size - addr - size, e.tag }, false);
+		model_insert(m,
+			     (struct gp_range_entry){ addr + size, e.addr + e.size - addr - size,
+						      e.tag },
+			     false);
 	return 0;
 }
 

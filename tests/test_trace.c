@@ -100,18 +100,21 @@ static void audit(const struct gp_trace *t)
 	assert_int_equal(load, t->load_bytes);
 }
 
-#define HEADER "\"format\":\"gpupool-trace\",\"version\":1,\"name\":\"n\",\"source\":\"s\"," \
-	       "\"device\":{\"name\":\"d\",\"total_bytes\":12345678901234567890}"
+#define HEADER                                                                                     \
+	"\"format\":\"gpupool-trace\",\"version\":1,\"name\":\"n\",\"source\":\"s\","              \
+	"\"device\":{\"name\":\"d\",\"total_bytes\":12345678901234567890}"
 #define EVENTS(comma)                                                                              \
-	"{\"op\":\"mark\",\"name\":\"gr\\u00fc\\n\\ud83d\\ude00\",\"t\":1}" comma "\n"                  \
-	"{\"op\":\"alloc\",\"id\":18446744073709551615,\"size\":100,\"stream\":77,\"thread\":9,"        \
-	"\"align\":1,\"t\":2}" comma "\n"                                                              \
-	"{\"t\":3,\"addr\":4096,\"align\":4096,\"size\":0,\"id\":0,\"op\":\"alloc\"}" comma "\n"        \
-	"{\"op\":\"free\",\"id\":18446744073709551615,\"thread\":4,\"stream\":5,\"t\":3}" comma "\n"   \
-	"{\"op\":\"free\",\"id\":0,\"size\":0,\"t\":4}" comma "\n"                                     \
-	"{\"op\":\"alloc\",\"id\":0,\"size\":50,\"t\":5}" comma "\n"                                   \
-	"{\"op\":\"reclaim\",\"id\":18446744073709551615,\"t\":6}" comma "\n"                          \
-	"{\"op\":\"segment_alloc\",\"size\":2097152,\"addr\":8192,\"stream\":77,\"t\":7}" comma "\n"   \
+	"{\"op\":\"mark\",\"name\":\"gr\\u00fc\\n\\ud83d\\ude00\",\"t\":1}" comma "\n"             \
+	"{\"op\":\"alloc\",\"id\":18446744073709551615,\"size\":100,\"stream\":77,\"thread\":9,"   \
+	"\"align\":1,\"t\":2}" comma "\n"                                                          \
+	"{\"t\":3,\"addr\":4096,\"align\":4096,\"size\":0,\"id\":0,\"op\":\"alloc\"}" comma "\n"   \
+	"{\"op\":\"free\",\"id\":18446744073709551615,\"thread\":4,\"stream\":5,\"t\":3}" comma    \
+	"\n"                                                                                       \
+	"{\"op\":\"free\",\"id\":0,\"size\":0,\"t\":4}" comma "\n"                                 \
+	"{\"op\":\"alloc\",\"id\":0,\"size\":50,\"t\":5}" comma "\n"                               \
+	"{\"op\":\"reclaim\",\"id\":18446744073709551615,\"t\":6}" comma "\n"                      \
+	"{\"op\":\"segment_alloc\",\"size\":2097152,\"addr\":8192,\"stream\":77,\"t\":7}" comma    \
+	"\n"                                                                                       \
 	"{\"op\":\"trim\",\"t\":8}\n"
 
 static void check_fields(const char *text)
@@ -158,7 +161,8 @@ static void all_fields_are_read_in_both_spellings(void **state)
 {
 	(void)state;
 	check_fields("{" HEADER ",\"events\":[\n" EVENTS(",") "]}");
-	check_fields("{\"events\":[" EVENTS(",") "],\"later\":{\"x\":[1,-2.5e-3,null]}," HEADER "}\r\n");
+	check_fields("{\"events\":[" EVENTS(",") "],\"later\":{\"x\":[1,-2.5e-3,null]}," HEADER
+						 "}\r\n");
 	check_fields("{" HEADER ",\"n_events\":9,\"later\":[[]]}\n" EVENTS(""));
 	check_fields("\n {" HEADER "}\r\n\r\n" EVENTS("\r") "\n");
 }
@@ -188,8 +192,9 @@ static void an_empty_trace_has_a_stream_and_a_thread(void **state)
 /* Names are shown on terminals: no escape sequence gets through. */
 static void control_characters_in_names_are_replaced(void **state)
 {
-	struct gp_trace *t = load_text("{\"format\":\"gpupool-trace\",\"version\":1,"
-				       "\"name\":\"a\\u001b[2J\\u007f\\u009b1\xc2\x85?\",\"events\":[]}");
+	struct gp_trace *t =
+		load_text("{\"format\":\"gpupool-trace\",\"version\":1,"
+			  "\"name\":\"a\\u001b[2J\\u007f\\u009b1\xc2\x85?\",\"events\":[]}");
 
 	(void)state;
 	assert_string_equal(t->name, "a?[2J???1???");
@@ -205,8 +210,13 @@ static void the_builder_grows_and_keeps_what_it_has(void **state)
 	assert_non_null(b);
 	for (uint64_t i = 0; i < 50000; i++) {
 		struct gp_trace_record r = {
-			.op = GP_OP_ALLOC, .id = i * i, .size = i, .stream = i % 1000, .t_ns = i,
-			.addr = i == 40000 ? 512 : 0, .mark = "m",
+			.op = GP_OP_ALLOC,
+			.id = i * i,
+			.size = i,
+			.stream = i % 1000,
+			.t_ns = i,
+			.addr = i == 40000 ? 512 : 0,
+			.mark = "m",
 		};
 
 		assert_int_equal(gp_trace_builder_add(b, &r, 0), 0);

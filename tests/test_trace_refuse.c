@@ -17,8 +17,8 @@
 #include "replay/formats/json_pull.h"
 
 #define FORMAT "\"format\":\"gpupool-trace\",\"version\":1"
-#define JSON "{" FORMAT ",\"events\":[\n"
-#define JSONL "{" FORMAT "}\n"
+#define JSON   "{" FORMAT ",\"events\":[\n"
+#define JSONL  "{" FORMAT "}\n"
 
 static int load(const char *text, size_t n, bool lenient, struct gp_trace **t, char *why,
 		size_t why_size)
@@ -56,8 +56,8 @@ static void lenient(const char *text, size_t n, enum gp_skip kind, uint64_t coun
 	int r = load(text, n, true, &t, why, sizeof(why));
 
 	if (r)
-		fail_msg("lenient: result %d, \"%s\" for:\n%.*s", r, why,
-			 (int)(n < 300 ? n : 300), text);
+		fail_msg("lenient: result %d, \"%s\" for:\n%.*s", r, why, (int)(n < 300 ? n : 300),
+			 text);
 	for (enum gp_skip k = 0; k < GP_SKIP_N; k++) {
 		if (t->skipped[k] != (k == kind ? count : 0))
 			fail_msg("lenient: %s counts %llu for:\n%.*s", gp_skip_name(k),
@@ -83,10 +83,12 @@ static const struct {
 	unsigned kept; /* events, under lenient */
 } bad_events[] = {
 	/* op */
-	{ A1 "{\"op\":\"realloc\",\"id\":1}\n", 3, "unknown op \"realloc\"", GP_SKIP_UNKNOWN_OP, 1 },
+	{ A1 "{\"op\":\"realloc\",\"id\":1}\n", 3, "unknown op \"realloc\"", GP_SKIP_UNKNOWN_OP,
+	  1 },
 	{ "{\"op\":\"\\u001b[2Jx\"}\n", 2, "unknown op \"?[2Jx\"", GP_SKIP_UNKNOWN_OP, 0 },
 	{ "{\"op\":\"Alloc\",\"id\":1,\"size\":1}\n", 2, "unknown op", GP_SKIP_UNKNOWN_OP, 0 },
-	{ "{\"op\":1,\"id\":1}\n", 2, "\"op\" is a number, expected a string", GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":1,\"id\":1}\n", 2, "\"op\" is a number, expected a string", GP_SKIP_BAD_EVENT,
+	  0 },
 	{ "{\"id\":1}\n" A1, 2, "without \"op\"", GP_SKIP_BAD_EVENT, 1 },
 	{ "{}\n", 2, "without \"op\"", GP_SKIP_BAD_EVENT, 0 },
 	/* not an object */
@@ -102,7 +104,7 @@ static const struct {
 	  GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"sizes\":[1,{\"a\":2}]}\n", 2,
 	  "unknown key \"sizes\" in an event", GP_SKIP_UNKNOWN_KEY, 1 },
-	{ A1 "{\"op\":\"free\",\"id\":1,\"align\":256}\n", 3, "\"align\" in a free event",
+	{ A1 "{\"op\":\"free\",\"id\":1,\"align\":3}\n", 3, "\"align\" in a free event",
 	  GP_SKIP_UNKNOWN_KEY, 2 },
 	{ "{\"op\":\"sync\",\"size\":1}\n", 2, "\"size\" in a sync event", GP_SKIP_UNKNOWN_KEY, 1 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"id\":2}\n", 2, "key \"id\" twice",
@@ -114,25 +116,28 @@ static const struct {
 	  "\"size\" is a string, expected a whole number", GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":{\"x\":[1]}}\n" A1, 2, "\"size\" is an object",
 	  GP_SKIP_BAD_EVENT, 1 },
-	{ "{\"op\":\"alloc\",\"id\":null,\"size\":1}\n", 2, "\"id\" is null", GP_SKIP_BAD_EVENT, 0 },
-	{ "{\"op\":\"alloc\",\"id\":true,\"size\":1}\n", 2, "\"id\" is true", GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":\"alloc\",\"id\":null,\"size\":1}\n", 2, "\"id\" is null", GP_SKIP_BAD_EVENT,
+	  0 },
+	{ "{\"op\":\"alloc\",\"id\":true,\"size\":1}\n", 2, "\"id\" is true", GP_SKIP_BAD_EVENT,
+	  0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":-5}\n", 2, "\"size\" is -5, expected 0 or more",
 	  GP_SKIP_BAD_EVENT, 0 },
-	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1.5}\n", 2, "\"size\" is 1.5, expected a whole number",
-	  GP_SKIP_BAD_EVENT, 0 },
-	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1e3}\n", 2, "\"size\" is 1e3, expected a whole number",
-	  GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1.5}\n", 2,
+	  "\"size\" is 1.5, expected a whole number", GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1e3}\n", 2,
+	  "\"size\" is 1e3, expected a whole number", GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":18446744073709551616}\n", 2,
 	  "\"size\" is 18446744073709551616, expected less than 2^64", GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":9223372036854775809}\n", 2,
-	  "alloc of 9223372036854775809 bytes, expected a size of at most 2^63",
-	  GP_SKIP_BAD_EVENT, 0 },
+	  "alloc of 9223372036854775809 bytes, expected a size of at most 2^63", GP_SKIP_BAD_EVENT,
+	  0 },
 	{ "{\"op\":\"oom\",\"size\":18446744073709551615}\n", 2, "oom of", GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"align\":3}\n", 2,
 	  "\"align\" is 3, expected a power of two", GP_SKIP_BAD_EVENT, 0 },
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"align\":2305843009213693952}\n", 2,
 	  "\"align\" is 2305843009213693952", GP_SKIP_BAD_EVENT, 0 },
-	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"t\":-1}\n", 2, "\"t\" is -1", GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"t\":-1}\n", 2, "\"t\" is -1", GP_SKIP_BAD_EVENT,
+	  0 },
 	{ "{\"op\":\"mark\",\"name\":7}\n", 2, "\"name\" is a number", GP_SKIP_BAD_EVENT, 0 },
 	/* a bad event with two faults counts once */
 	{ "{\"op\":\"alloc\",\"id\":-1,\"size\":-1}\n", 2, "\"id\" is -1", GP_SKIP_BAD_EVENT, 0 },
@@ -184,8 +189,8 @@ static void bad_events_are_refused_or_counted(void **state)
 	(void)state;
 	for (size_t i = 0; i < GP_ARRAY_LEN(bad_events); i++) {
 		for (int lines = 0; lines < 2; lines++) {
-			char *text = lines ? as_jsonl(bad_events[i].events) :
-					     as_json(bad_events[i].events);
+			char *text = lines ? as_jsonl(bad_events[i].events)
+					   : as_json(bad_events[i].events);
 
 			refuses(text, strlen(text), bad_events[i].line, bad_events[i].what);
 			lenient(text, strlen(text), bad_events[i].kind, 1, bad_events[i].kept);
@@ -240,8 +245,8 @@ static const struct {
 	  GP_SKIP_DUPLICATE_KEY, 0 },
 	{ "{" FORMAT ",\"device\":{\"name\":\"a\",\"name\":\"b\"},\"events\":[]}", 1,
 	  "key \"name\" twice", GP_SKIP_DUPLICATE_KEY, 0 },
-	{ "{" FORMAT ",\n\"name\":\"x\"}\n" A1, 1, "the line ends too early, expected a key",
-	  NEVER, 0 },
+	{ "{" FORMAT ",\n\"name\":\"x\"}\n" A1, 1, "the line ends too early, expected a key", NEVER,
+	  0 },
 	/* files that end too early, or late */
 	{ JSON "{\"op\":\"alloc\",\"id\":1,\"size\":10}", 2, "(truncated), expected ',' or ']'",
 	  GP_SKIP_TAIL, 1 },
@@ -250,12 +255,13 @@ static const struct {
 	{ JSON "{\"op\":\"alloc\",\"id\":1,\"size\":10},\n{\"op\":\"fre", 3,
 	  "(truncated), expected the '\"'", GP_SKIP_TAIL, 1 },
 	{ JSON "]\n", 2, "(truncated), expected ',' or '}'", GP_SKIP_TAIL, 0 },
-	{ JSONL A1 "{\"op\":\"free\",\"id\":1", 3, "(truncated), expected ',' or '}'",
-	  GP_SKIP_TAIL, 1 },
+	{ JSONL A1 "{\"op\":\"free\",\"id\":1", 3, "(truncated), expected ',' or '}'", GP_SKIP_TAIL,
+	  1 },
 	{ JSON "]}\n\nx", 4, "trailing garbage", GP_SKIP_TAIL, 0 },
 	{ JSON "]}]}", 2, "trailing garbage", GP_SKIP_TAIL, 0 },
 	{ JSONL A1 F1 "{\"op\":\"sync\"} {}\n" A1, 4, "trailing garbage", GP_SKIP_BAD_EVENT, 4 },
-	{ "{" FORMAT ",\"n_events\":3}\n" A1 F1, 3, "the file ends after 2 events", GP_SKIP_TAIL, 2 },
+	{ "{" FORMAT ",\"n_events\":3}\n" A1 F1, 3, "the file ends after 2 events", GP_SKIP_TAIL,
+	  2 },
 	{ "{" FORMAT ",\"n_events\":0,\"events\":[\n{\"op\":\"sync\"}]}", 2,
 	  "the file ends after 1 events", GP_SKIP_TAIL, 1 },
 	/* syntax */
@@ -273,19 +279,23 @@ static const struct {
 	{ JSON "{\"op\":\"sync\",\"t\":nulls}]}", 2, "\"nulls\" is no", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"sync\",\"t\":01}]}", 2, "expected no leading zeros", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"sync\",\"t\":+1}]}", 2, "unexpected '+'", GP_SKIP_TAIL, 0 },
-	{ JSON "{\"op\":\"sync\",\"t\":1.}]}", 2, "unexpected '}', expected a digit",
-	  GP_SKIP_TAIL, 0 },
+	{ JSON "{\"op\":\"sync\",\"t\":1.}]}", 2, "unexpected '}', expected a digit", GP_SKIP_TAIL,
+	  0 },
 	{ JSON "{\"op\":\"sync\",\"t\":1e}]}", 2, "expected a digit", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"sync\",\"t\":0x10}]}", 2, "unexpected 'x'", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"sync\",\"t\":\x01 0}]}", 2, "unexpected byte 0x01", GP_SKIP_TAIL, 0 },
-	{ JSONL "{\"op\":\n{\"op\":\"sync\"}\n", 2, "the line ends too early", GP_SKIP_BAD_EVENT, 1 },
+	{ JSONL "{\"op\":\n{\"op\":\"sync\"}\n", 2, "the line ends too early", GP_SKIP_BAD_EVENT,
+	  1 },
 	/* strings */
-	{ JSON "{\"op\":\"mark\",\"name\":\"a\nb\"}]}", 2, "the line ends too early", GP_SKIP_TAIL, 0 },
-	{ JSON "{\"op\":\"mark\",\"name\":\"a\tb\"}]}", 2, "unexpected byte 0x09", GP_SKIP_TAIL, 0 },
+	{ JSON "{\"op\":\"mark\",\"name\":\"a\nb\"}]}", 2, "the line ends too early", GP_SKIP_TAIL,
+	  0 },
+	{ JSON "{\"op\":\"mark\",\"name\":\"a\tb\"}]}", 2, "unexpected byte 0x09", GP_SKIP_TAIL,
+	  0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\\x\"}]}", 2, "after a backslash", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\\u12g4\"}]}", 2, "four hexadecimal", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\\u0000\"}]}", 2, "without NUL", GP_SKIP_TAIL, 0 },
-	{ JSON "{\"op\":\"mark\",\"name\":\"\\udc00\"}]}", 2, "low surrogate alone", GP_SKIP_TAIL, 0 },
+	{ JSON "{\"op\":\"mark\",\"name\":\"\\udc00\"}]}", 2, "low surrogate alone", GP_SKIP_TAIL,
+	  0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\\ud800x\"}]}", 2, "low half", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\\ud800\\u0041\"}]}", 2, "high surrogate alone",
 	  GP_SKIP_TAIL, 0 },
@@ -293,7 +303,8 @@ static const struct {
 	{ JSON "{\"op\":\"mark\",\"name\":\"\xc0\xaf\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\xe0\x80\xaf\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL, 0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\xed\xa0\x80\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL, 0 },
-	{ JSON "{\"op\":\"mark\",\"name\":\"\xf4\x90\x80\x80\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL, 0 },
+	{ JSON "{\"op\":\"mark\",\"name\":\"\xf4\x90\x80\x80\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL,
+	  0 },
 	{ JSON "{\"op\":\"mark\",\"name\":\"\xe2\x82\"}]}", 2, "valid UTF-8", GP_SKIP_TAIL, 0 },
 };
 
@@ -375,8 +386,8 @@ static void limits_are_kept(void **state)
 	for (size_t i = 0; i < GP_ARRAY_LEN(limits); i++) {
 		char *good = repeated(limits[i].before, limits[i].c, limits[i].good,
 				      limits[i].after_good);
-		char *bad = repeated(limits[i].before, limits[i].c, limits[i].bad,
-				     limits[i].after_bad);
+		char *bad =
+			repeated(limits[i].before, limits[i].c, limits[i].bad, limits[i].after_bad);
 
 		lenient(good, strlen(good), GP_SKIP_TAIL, 0, i < 2 ? 0 : 1);
 		refuses(bad, strlen(bad), i < 2 ? 1 : 2, limits[i].what);
@@ -419,17 +430,18 @@ static void too_many_threads_are_refused(void **state)
 static void lenient_counts_by_kind(void **state)
 {
 	static const char text[] =
-		"{" FORMAT ",\"n_events\":14}\n" A1 A1 A1                  /* duplicate_id 2 */
-		"{\"op\":\"free\",\"id\":9}\n"                             /* unknown_id 1 */
-		"{\"op\":\"x\"}\n{\"op\":\"y\"}\n{\"op\":\"z\"}\n"         /* unknown_op 3 */
-		"not json\n{\"op\":\n{\"op\":\"alloc\",\"id\":3}\n17\n"    /* bad_event 4 */
-		"{\"op\":\"sync\",\"t\":7}\n{\"op\":\"sync\",\"t\":6}\n"   /* time_back 1 */
-		"{\"op\":\"free\",\"id\":1,\"t\":8,\"t\":9,\"k\":0}\n"     /* duplicate, unknown key 1 */
-		"{\"op\":\"fr";                                            /* tail 1 */
+		"{" FORMAT ",\"n_events\":14}\n" A1 A1 A1                /* duplicate_id 2 */
+		"{\"op\":\"free\",\"id\":9}\n"                           /* unknown_id 1 */
+		"{\"op\":\"x\"}\n{\"op\":\"y\"}\n{\"op\":\"z\"}\n"       /* unknown_op 3 */
+		"not json\n{\"op\":\n{\"op\":\"alloc\",\"id\":3}\n17\n"  /* bad_event 4 */
+		"{\"op\":\"sync\",\"t\":7}\n{\"op\":\"sync\",\"t\":6}\n" /* time_back 1 */
+		"{\"op\":\"free\",\"id\":1,\"t\":8,\"t\":9,\"k\":0}\n"   /* duplicate, unknown key 1
+									  */
+		"{\"op\":\"fr";                                          /* tail 1 */
 	static const uint64_t want[GP_SKIP_N] = {
-		[GP_SKIP_UNKNOWN_OP] = 3,    [GP_SKIP_BAD_EVENT] = 4,    [GP_SKIP_DUPLICATE_ID] = 2,
-		[GP_SKIP_UNKNOWN_ID] = 1,    [GP_SKIP_TIME_BACK] = 1,    [GP_SKIP_DUPLICATE_KEY] = 1,
-		[GP_SKIP_UNKNOWN_KEY] = 1,   [GP_SKIP_TAIL] = 1,
+		[GP_SKIP_UNKNOWN_OP] = 3,  [GP_SKIP_BAD_EVENT] = 4, [GP_SKIP_DUPLICATE_ID] = 2,
+		[GP_SKIP_UNKNOWN_ID] = 1,  [GP_SKIP_TIME_BACK] = 1, [GP_SKIP_DUPLICATE_KEY] = 1,
+		[GP_SKIP_UNKNOWN_KEY] = 1, [GP_SKIP_TAIL] = 1,
 	};
 	struct gp_trace *t;
 	char why[512];

@@ -11,12 +11,14 @@
 
 #include "replay/trace.h"
 
+/* clang-format off */
 #define ALLOC(...) { .op = GP_OP_ALLOC, __VA_ARGS__ }
 #define FREE(...) { .op = GP_OP_FREE, __VA_ARGS__ }
 #define RECLAIM(...) { .op = GP_OP_RECLAIM, __VA_ARGS__ }
 #define SYNC(...) { .op = GP_OP_SYNC, __VA_ARGS__ }
 #define TRIM(...) { .op = GP_OP_TRIM, __VA_ARGS__ }
 #define MARK(...) { .op = GP_OP_MARK, __VA_ARGS__ }
+/* clang-format on */
 
 #define TRACE_OF(...)                                                                              \
 	trace_of((const struct gp_trace_record[]){ __VA_ARGS__ },                                  \

@@ -29,9 +29,9 @@ enum {
 /* One long option. `parse` gets the text after '=' (or the next argument); for an option without
  * value it gets NULL. It returns false after cli_error. */
 struct cli_option {
-	const char *name;  /* "capacity"                                         */
-	const char *arg;   /* "SIZE"; NULL: takes none; "[FILE]": optional, by = */
-	const char *help;  /* one line                                           */
+	const char *name; /* "capacity"                                         */
+	const char *arg;  /* "SIZE"; NULL: takes none; "[FILE]": optional, by = */
+	const char *help; /* one line                                           */
 	bool (*parse)(void *ctx, const char *name, const char *value);
 };
 
@@ -39,7 +39,8 @@ struct cli_program {
 	const char *name;     /* "gpupool-replay" */
 	const char *synopsis; /* "[OPTION]... TRACE..." */
 	const char *about;    /* one or two sentences */
-	const struct cli_option *options; /* ends with .name == NULL; --help and --version are added */
+	const struct cli_option
+		*options;     /* ends with .name == NULL; --help and --version are added */
 	const char *examples; /* printed as it is under "Examples:" */
 };
 

@@ -34,8 +34,11 @@ static const char *scale(char *buf, double x, const struct unit *unit)
 	if (x == floor(x))
 		snprintf(buf, TEXT_SIZE, "%.0f %s", x, unit->name);
 	else
-		snprintf(buf, TEXT_SIZE, "%.*f %s", x < 9.995 ? 2 : x < 99.95 ? 1 : 0, x,
-			 unit->name);
+		snprintf(buf, TEXT_SIZE, "%.*f %s",
+			 x < 9.995   ? 2
+			 : x < 99.95 ? 1
+				     : 0,
+			 x, unit->name);
 	return buf;
 }
 
@@ -54,8 +57,9 @@ const char *cli_bytes(char *buf, uint64_t bytes)
 
 const char *cli_time(char *buf, double ns)
 {
-	static const struct unit units[] = { { "ns", 1000 }, { "us", 1000 }, { "ms", 1000 },
-					     { "s", 0 } };
+	static const struct unit units[] = {
+		{ "ns", 1000 }, { "us", 1000 }, { "ms", 1000 }, { "s", 0 }
+	};
 
 	if (!isfinite(ns)) {
 		snprintf(buf, TEXT_SIZE, "-");

@@ -64,14 +64,15 @@ static int run_all(struct replay *r, struct gp_report *report)
 	for (size_t i = 0; i < r->options.n_specs && !is_interrupted(r); i++) {
 		const char *spec = r->options.specs[i];
 		struct gp_run *run = NULL;
-		int err = gp_engine_run(report->trace, spec, &r->setup.engine, &run, why,
-					sizeof(why));
+		int err;
 
+		r->setup.running = spec;
+		err = gp_engine_run(report->trace, spec, &r->setup.engine, &run, why, sizeof(why));
 		cli_progress_clear();
 		if (err) {
 			cli_error("%s: %s", spec, why[0] ? why : gp_result_text(err));
-			return graver(code, err == -EINVAL || err == -ENOMEM ? CLI_USAGE
-									     : CLI_DEVICE);
+			return graver(code,
+				      err == -EINVAL || err == -ENOMEM ? CLI_USAGE : CLI_DEVICE);
 		}
 		report->runs[report->n_runs++] = run;
 		code = graver(code, judge(r, run));
@@ -80,17 +81,7 @@ static int run_all(struct replay *r, struct gp_report *report)
 	return code;
 }
 
-static void print_hint(const char *dir)
-{
-	/* In quotes where a shell would take the name apart. */
-	bool plain = strspn(dir, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-				 "/._-+,") == strlen(dir);
-	const char *quote = plain ? "" : "'";
-
-	printf("Results: %s%s%s   Pictures: gpupool-plot %s%s%s\n", quote, dir, quote, quote, dir,
-	       quote);
-}
-
+/* dir: where the results are; NULL: they could not be saved. */
 static int show(struct replay *r, const struct gp_report *report, const char *dir)
 {
 	bool stream = r->options.json || r->documents;
@@ -106,7 +97,8 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 		fputs(json, stdout);
 	} else {
 		replay_table_print(stdout, report, cli_colour(stdout));
-		print_hint(dir);
+		if (dir)
+			replay_table_hint(stdout, dir);
 	}
 	free(json);
 	return cli_flush_output() ? CLI_OK : CLI_USAGE;
@@ -136,7 +128,7 @@ static int replay_one(struct replay *r, struct replay_job *job)
 			job->saved = true;
 		}
 		/* Shown in any case: the work is done, and this is what is left of it. */
-		code = graver(code, show(r, &report, job->dir));
+		code = graver(code, show(r, &report, job->saved ? job->dir : NULL));
 	}
 	for (size_t i = 0; i < report.n_runs; i++)
 		gp_run_destroy(report.runs[i]);

@@ -78,8 +78,8 @@ void replay_list_print(FILE *out)
 {
 	int width = option_width();
 
-	fprintf(out, "Allocators: --alloc=NAME[:key=value,...]\n    %-*s  %-7s  %s\n", width, "option",
-		"default", "meaning");
+	fprintf(out, "Allocators: --alloc=NAME[:key=value,...]\n    %-*s  %-7s  %s\n", width,
+		"option", "default", "meaning");
 	print_kind(out, false, width);
 	fputs("\nDecorators, around any allocator: --wrap=NAME[:key=value,...]\n", out);
 	print_kind(out, true, width);

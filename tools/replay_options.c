@@ -12,11 +12,11 @@
 #include "allocators/allocator.h"
 #include "replay_options.h"
 
-#define REPEAT_MAX 10000u
+#define REPEAT_MAX  10000u
 #define WINDOWS_MAX 10000000u /* 270 bytes each in memory, as much again in the file */
 #define THREADS_MAX 1024u
-#define PACE_MIN 1e-3
-#define PACE_MAX 1e6
+#define PACE_MIN    1e-3
+#define PACE_MAX    1e6
 
 static bool append(const char ***list, size_t *n, const char *item)
 {
@@ -171,8 +171,8 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 }
 
 static const struct cli_option options[] = {
-	{ "alloc", "NAME[:key=value,...]", "replay on this allocator (repeatable; all: the default)",
-	  parse_alloc },
+	{ "alloc", "NAME[:key=value,...]",
+	  "replay on this allocator (repeatable; all: the default)", parse_alloc },
 	{ "wrap", "NAME[:key=value,...]", "put a decorator around each (repeatable)", parse_wrap },
 	{ "check", NULL, "the same as --wrap=check: find overlaps and leaks", parse_wrap },
 	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
@@ -196,8 +196,9 @@ static const struct cli_option options[] = {
 static const struct cli_program program = {
 	.name = "gpupool-replay",
 	.synopsis = "[OPTION]... TRACE...",
-	.about = "Replays recorded GPU allocations on each allocator: time, memory, fragmentation,\n"
-		 "failures. Sizes: 512, 64K, 2MiB, 1.5GiB. TRACE may be - (standard input).",
+	.about =
+		"Replays recorded GPU allocations on each allocator: time, memory, fragmentation,\n"
+		"failures. Sizes: 512, 64K, 2MiB, 1.5GiB. TRACE may be - (standard input).",
 	.options = options,
 	.examples =
 		"  gpupool-replay trace.json                        every allocator\n"

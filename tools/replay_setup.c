@@ -282,8 +282,11 @@ static int try_json_file(const char *path)
 
 static void on_replay(void *arg, const char *phase, uint64_t done, uint64_t total)
 {
-	(void)arg;
-	cli_progress(phase, done, total);
+	const struct replay_setup *s = arg;
+	char text[64];
+
+	snprintf(text, sizeof(text), "%.40s: %s", s->running, phase);
+	cli_progress(text, done, total);
 }
 
 int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o, char **paths,
@@ -303,6 +306,7 @@ int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o,
 			.pace = o->pace,
 			.interrupted = cli_interrupted(),
 			.progress = on_replay,
+			.progress_arg = s,
 		},
 	};
 	r = load_traces(s, o, paths, n_paths);

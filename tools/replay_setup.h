@@ -22,6 +22,7 @@ struct replay_setup {
 	size_t n_jobs;
 	struct gp_environment environment;
 	struct gp_engine_config engine;
+	const char *running; /* the allocator at work, for the progress bar */
 };
 
 /* Loads the traces, opens the device, tries every allocator and creates the output folders, in

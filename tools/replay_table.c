@@ -20,10 +20,10 @@
 #define CELL_SIZE 40u
 
 #define BOLD_GREEN "\033[1;32m"
-#define BOLD_RED "\033[1;31m"
-#define DIM "\033[2m"
-#define BOLD "\033[1m"
-#define PLAIN "\033[0m"
+#define BOLD_RED   "\033[1;31m"
+#define DIM        "\033[2m"
+#define BOLD       "\033[1m"
+#define PLAIN      "\033[0m"
 
 struct column {
 	const char *group; /* the same word in neighbours joins them; NULL: none from here on */
@@ -160,7 +160,7 @@ static const struct column columns[] = {
 	{ NULL, "status", cell_status, false },
 };
 
-#define N_COLUMNS GP_ARRAY_LEN(columns)
+#define N_COLUMNS     GP_ARRAY_LEN(columns)
 #define COLUMN_STATUS (N_COLUMNS - 1)
 #define COLUMN_FAILED (N_COLUMNS - 2)
 
@@ -314,7 +314,10 @@ static void print_row(const struct table *t, size_t row)
 		const struct cell *cell = &t->rows[row][c];
 		bool bad = (c == COLUMN_FAILED && run->failures.count) || c == COLUMN_STATUS;
 
-		print_cell(t, c, cell->text, cell->best ? BOLD_GREEN : bad ? BOLD_RED : "",
+		print_cell(t, c, cell->text,
+			   cell->best ? BOLD_GREEN
+			   : bad      ? BOLD_RED
+				      : "",
 			   cell->best, c + 1 == n);
 	}
 	fputc('\n', t->out);
@@ -359,7 +362,8 @@ static void print_title(const struct table *t)
 		device->name, cli_bytes(total, device->total_bytes));
 	print_settings(t);
 	if (t->report->partial)
-		fprintf(t->out, "%s -- partial: interrupted%s", paint(t, BOLD_RED), paint(t, PLAIN));
+		fprintf(t->out, "%s -- partial: interrupted%s", paint(t, BOLD_RED),
+			paint(t, PLAIN));
 	fputs("\n\n", t->out);
 }
 
@@ -441,7 +445,8 @@ static void print_quantiles(FILE *out, const char *what, const struct gp_hist *h
 /* --pace: what a caller that comes at its appointed time sees. */
 static void print_paced(const struct table *t)
 {
-	const char *head = "\nPaced, p50 / p99 / max: lateness of calls, and time from due to done\n";
+	const char *head =
+		"\nPaced, p50 / p99 / max: lateness of calls, and time from due to done\n";
 
 	for (size_t i = 0; i < t->report->n_runs; i++) {
 		const struct gp_run *run = t->report->runs[i];
@@ -484,9 +489,10 @@ static void print_legend(const struct table *t)
 		"of a call with the driver calls it makes; own per op: the allocator's code alone;"
 		" device: all driver calls.\n%s%s",
 		paint(t, DIM),
-		modelled ? "Driver calls are modelled (simulated device); the allocators' own time is"
-			   " measured.\n"
-			 : "All times are measured on the device.\n",
+		modelled
+			? "Driver calls are modelled (simulated device); the allocators' own time is"
+			  " measured.\n"
+			: "All times are measured on the device.\n",
 		paint(t, PLAIN));
 }
 
@@ -510,4 +516,15 @@ void replay_table_print(FILE *out, const struct gp_report *report, bool colour)
 	print_failures(&t);
 	print_legend(&t);
 	free(t.rows);
+}
+
+void replay_table_hint(FILE *out, const char *dir)
+{
+	/* In quotes where a shell would take the name apart. */
+	bool plain = strspn(dir, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+				 "/._-+,") == strlen(dir);
+	const char *quote = plain ? "" : "'";
+
+	fprintf(out, "Results: %s%s%s   Pictures: gpupool-plot %s%s%s\n", quote, dir, quote, quote,
+		dir, quote);
 }

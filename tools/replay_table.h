@@ -11,6 +11,8 @@
 
 /* One row per run, in the order of the report; then what failed, and what the columns mean. */
 void replay_table_print(FILE *out, const struct gp_report *report, bool colour);
+/* Where the results are and how to draw them. */
+void replay_table_hint(FILE *out, const char *dir);
 /* run->why without the allocator's name in front, which stands there already. */
 const char *replay_table_why(const struct gp_run *run);
 

@@ -34,8 +34,7 @@ static int json_events(struct gp_fields *f, bool *seen)
 					       gp_json_token_name(f->json.token));
 	if (f->json.token == GP_JSON_ERROR)
 		return 0;
-	while (!r && gp_json_next(&f->json) != GP_JSON_ARRAY_END &&
-	       f->json.token != GP_JSON_ERROR)
+	while (!r && gp_json_next(&f->json) != GP_JSON_ARRAY_END && f->json.token != GP_JSON_ERROR)
 		r = gp_fields_event(f);
 	return r;
 }

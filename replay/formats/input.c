@@ -60,7 +60,8 @@ static size_t input_read_gzip(struct gp_input *in, unsigned char *to, size_t roo
 			in->n_packed = input_read(in, in->packed, INPUT_WINDOW);
 			if (!in->n_packed) {
 				if (!in->error && in->in_member)
-					input_fail(in, -EINVAL, "the gzip data end too early (truncated)");
+					input_fail(in, -EINVAL,
+						   "the gzip data end too early (truncated)");
 				return 0;
 			}
 		}
@@ -222,8 +223,10 @@ int gp_input_open(const char *path, struct gp_input **out, char *why, size_t why
 	return 0;
 fail:
 	if (r == -ENOTSUP)
-		snprintf(why, why_size, "%s:1: gzip-compressed, and this build has no zlib; "
-			 "expected an uncompressed trace (gunzip it)", path);
+		snprintf(why, why_size,
+			 "%s:1: gzip-compressed, and this build has no zlib; "
+			 "expected an uncompressed trace (gunzip it)",
+			 path);
 	else
 		snprintf(why, why_size, "%s: %s, expected a trace file", path, strerror(-r));
 	gp_input_close(in);

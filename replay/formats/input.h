@@ -27,16 +27,16 @@ struct gp_input {
 
 	/* Below: for input.c alone. */
 	char *path;
-	unsigned char *buffer;        /* the window lies in here; NULL when the source is memory */
-	unsigned char *packed;        /* compressed bytes on their way to inflate */
+	unsigned char *buffer; /* the window lies in here; NULL when the source is memory */
+	unsigned char *packed; /* compressed bytes on their way to inflate */
 	size_t packed_at, n_packed;
-	struct gp_inflate *inflate;   /* NULL: the bytes are plain */
-	int fd;                       /* -1: memory */
+	struct gp_inflate *inflate; /* NULL: the bytes are plain */
+	int fd;                     /* -1: memory */
 	bool owns_fd, at_end;
-	bool in_member;               /* the gzip member that inflate is in has not ended yet */
-	int error;                    /* -errno; -EINVAL: the gzip data are bad */
+	bool in_member; /* the gzip member that inflate is in has not ended yet */
+	int error;      /* -errno; -EINVAL: the gzip data are bad */
 	char error_text[96];
-	uint64_t n_read, n_total;     /* of the source, before decompression; n_total 0: not known */
+	uint64_t n_read, n_total; /* of the source, before decompression; n_total 0: not known */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;
 };

@@ -60,8 +60,8 @@ static const struct {
 struct event {
 	struct gp_trace_record record;
 	uint64_t line;
-	unsigned seen;  /* bit per key */
-	bool dropped;   /* lenient: something in it was wrong */
+	unsigned seen; /* bit per key */
+	bool dropped;  /* lenient: something in it was wrong */
 	char *mark;
 };
 
@@ -98,7 +98,8 @@ static int event_op(struct gp_fields *f, struct event *e)
 	}
 	return event_problem(f, e, GP_SKIP_UNKNOWN_OP,
 			     "unknown op \"%s\", expected one of alloc, free, reclaim, sync, trim, "
-			     "mark, oom, segment_alloc, _free, _map, _unmap", gp_fields_quote(j).text);
+			     "mark, oom, segment_alloc, _free, _map, _unmap",
+			     gp_fields_quote(j).text);
 }
 
 static int event_mark(struct gp_fields *f, struct event *e)
@@ -151,10 +152,11 @@ static int event_unknown_key(struct gp_fields *f)
 	struct gp_json *j = &f->json;
 
 	if (!gp_trace_builder_skip(f->builder, GP_SKIP_UNKNOWN_KEY))
-		return gp_trace_builder_refuse(f->builder, j->line,
-					       "unknown key \"%s\" in an event, expected only op, id, "
-					       "size, stream, thread, t, align, addr, name",
-					       gp_fields_quote(j).text);
+		return gp_trace_builder_refuse(
+			f->builder, j->line,
+			"unknown key \"%s\" in an event, expected only op, id, "
+			"size, stream, thread, t, align, addr, name",
+			gp_fields_quote(j).text);
 	gp_json_next(j);
 	gp_json_skip(j);
 	return 0;
@@ -193,18 +195,20 @@ static int event_check_keys(struct gp_fields *f, struct event *e)
 	const char *op;
 
 	if (!(e->seen & EVENT_BIT(OP)))
-		return event_problem(f, e, GP_SKIP_BAD_EVENT, "an event without \"op\", expected one");
+		return event_problem(f, e, GP_SKIP_BAD_EVENT,
+				     "an event without \"op\", expected one");
 	op = gp_op_name(e->record.op);
 	missing = event_rules[e->record.op].needs & ~e->seen;
 	if (missing)
 		return event_problem(f, e, GP_SKIP_BAD_EVENT, "%s without \"%s\", expected one", op,
 				     event_names[gp_lowest_bit(missing)].name);
-	extra = e->seen & ~(EVENT_COMMON | event_rules[e->record.op].needs |
-			    event_rules[e->record.op].takes);
+	extra = e->seen &
+		~(EVENT_COMMON | event_rules[e->record.op].needs | event_rules[e->record.op].takes);
 	if (extra && !gp_trace_builder_skip(f->builder, GP_SKIP_UNKNOWN_KEY))
-		return gp_trace_builder_refuse(f->builder, f->json.line,
-					       "\"%s\" in a %s event, expected only keys that it has",
-					       event_names[gp_lowest_bit(extra)].name, op);
+		return gp_trace_builder_refuse(
+			f->builder, f->json.line,
+			"\"%s\" in a %s event, expected only keys that it has",
+			event_names[gp_lowest_bit(extra)].name, op);
 	/* Lenient: what does not belong here must not count either. */
 	if (extra & EVENT_BIT(ALIGN))
 		e->record.align = 0;

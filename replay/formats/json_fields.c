@@ -48,7 +48,8 @@ const char *gp_fields_number_fault(const struct gp_json *j, char *text, size_t s
 	const char *expected = NULL;
 
 	if (j->token != GP_JSON_NUMBER) {
-		snprintf(text, size, "is %s, expected a whole number", gp_json_token_name(j->token));
+		snprintf(text, size, "is %s, expected a whole number",
+			 gp_json_token_name(j->token));
 		return text;
 	}
 	switch (j->number_kind) {
@@ -91,7 +92,8 @@ struct gp_fields_look gp_fields_look(const unsigned char *head, size_t n)
 		promised |= gp_fields_is(&j, "n_events");
 		look.events = gp_fields_is(&j, "events");
 		gp_json_next(&j);
-		look.format |= format && j.token == GP_JSON_STRING && gp_fields_is(&j, GP_FIELDS_FORMAT);
+		look.format |=
+			format && j.token == GP_JSON_STRING && gp_fields_is(&j, GP_FIELDS_FORMAT);
 		gp_json_skip(&j);
 	}
 	if (look.object && !look.events && j.token == GP_JSON_OBJECT_END)

@@ -11,7 +11,7 @@
 #include "format.h"
 #include "json_pull.h"
 
-#define GP_FIELDS_FORMAT "gpupool-trace"
+#define GP_FIELDS_FORMAT  "gpupool-trace"
 #define GP_FIELDS_VERSION 1u
 
 struct gp_fields {
@@ -21,8 +21,8 @@ struct gp_fields {
 	unsigned header_seen; /* bit per key */
 	char *name, *source, *device_name;
 	uint64_t device_bytes;
-	uint64_t n_promised;  /* "n_events"; meaningful when the header has it */
-	uint64_t n_read;      /* events met so far */
+	uint64_t n_promised; /* "n_events"; meaningful when the header has it */
+	uint64_t n_read;     /* events met so far */
 };
 
 int gp_fields_init(struct gp_fields *f, struct gp_input *in, struct gp_trace_builder *b,
@@ -60,10 +60,10 @@ bool gp_fields_is(const struct gp_json *j, const char *word);
 
 /* What the beginning of a file looks like. */
 struct gp_fields_look {
-	bool object;   /* it opens an object */
-	bool format;   /* ... with our "format" */
-	bool events;   /* ... and "events" in it */
-	bool lines;    /* ... or none, and the object ended and more follows, or is promised */
+	bool object; /* it opens an object */
+	bool format; /* ... with our "format" */
+	bool events; /* ... and "events" in it */
+	bool lines;  /* ... or none, and the object ended and more follows, or is promised */
 };
 
 struct gp_fields_look gp_fields_look(const unsigned char *head, size_t n);

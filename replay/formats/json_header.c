@@ -17,20 +17,16 @@ enum header_key {
 	HEADER_SOURCE,
 	HEADER_DEVICE,
 	HEADER_N_EVENTS,
-	HEADER_DEVICE_NAME,  /* from here on: in "device" */
+	HEADER_DEVICE_NAME, /* from here on: in "device" */
 	HEADER_DEVICE_BYTES,
 	HEADER_N,
 };
 
 static const char *const header_names[] = {
-	[HEADER_FORMAT] = "format",
-	[HEADER_VERSION] = "version",
-	[HEADER_NAME] = "name",
-	[HEADER_SOURCE] = "source",
-	[HEADER_DEVICE] = "device",
-	[HEADER_N_EVENTS] = "n_events",
-	[HEADER_DEVICE_NAME] = "name",
-	[HEADER_DEVICE_BYTES] = "total_bytes",
+	[HEADER_FORMAT] = "format",    [HEADER_VERSION] = "version",
+	[HEADER_NAME] = "name",        [HEADER_SOURCE] = "source",
+	[HEADER_DEVICE] = "device",    [HEADER_N_EVENTS] = "n_events",
+	[HEADER_DEVICE_NAME] = "name", [HEADER_DEVICE_BYTES] = "total_bytes",
 };
 
 static int header_key(struct gp_fields *f, enum header_key first, enum header_key end);
@@ -40,8 +36,9 @@ static int header_string(struct gp_fields *f, enum header_key key, char **out)
 	struct gp_json *j = &f->json;
 
 	if (j->token != GP_JSON_STRING)
-		return gp_trace_builder_refuse(f->builder, j->line, "\"%s\" is %s, expected a string",
-					       header_names[key], gp_json_token_name(j->token));
+		return gp_trace_builder_refuse(f->builder, j->line,
+					       "\"%s\" is %s, expected a string", header_names[key],
+					       gp_json_token_name(j->token));
 	free(*out);
 	*out = strdup(j->text);
 	if (!*out) {
@@ -83,9 +80,10 @@ static int header_version(struct gp_fields *f)
 
 	if (r || version == GP_FIELDS_VERSION)
 		return r;
-	return gp_trace_builder_refuse(f->builder, f->json.line,
-				       "\"version\" is %llu, expected %u, the one this program knows",
-				       (unsigned long long)version, GP_FIELDS_VERSION);
+	return gp_trace_builder_refuse(
+		f->builder, f->json.line,
+		"\"version\" is %llu, expected %u, the one this program knows",
+		(unsigned long long)version, GP_FIELDS_VERSION);
 }
 
 static int header_device(struct gp_fields *f)

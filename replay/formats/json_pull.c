@@ -15,13 +15,13 @@
 #include <string.h>
 
 enum json_state {
-	JSON_START,        /* before the value (or, line by line, before the next one) */
-	JSON_VALUE,        /* after ':' or ',' */
-	JSON_FIRST_VALUE,  /* after '[': a value or ']' */
-	JSON_KEY,          /* after ',' */
-	JSON_FIRST_KEY,    /* after '{': a key or '}' */
-	JSON_MORE,         /* after a value in a container: ',' or its end */
-	JSON_DONE,         /* after the outermost value */
+	JSON_START,       /* before the value (or, line by line, before the next one) */
+	JSON_VALUE,       /* after ':' or ',' */
+	JSON_FIRST_VALUE, /* after '[': a value or ']' */
+	JSON_KEY,         /* after ',' */
+	JSON_FIRST_KEY,   /* after '{': a key or '}' */
+	JSON_MORE,        /* after a value in a container: ',' or its end */
+	JSON_DONE,        /* after the outermost value */
 	JSON_BROKEN,
 };
 
@@ -30,12 +30,12 @@ _Static_assert(GP_JSON_DEPTH <= 64, "the bit stack is one word");
 const char *gp_json_token_name(enum gp_json_token t)
 {
 	static const char *const names[] = {
-		[GP_JSON_ERROR] = "an error",       [GP_JSON_END] = "the end of the file",
-		[GP_JSON_OBJECT] = "an object",     [GP_JSON_OBJECT_END] = "'}'",
-		[GP_JSON_ARRAY] = "an array",       [GP_JSON_ARRAY_END] = "']'",
-		[GP_JSON_KEY] = "a key",            [GP_JSON_STRING] = "a string",
-		[GP_JSON_NUMBER] = "a number",      [GP_JSON_TRUE] = "true",
-		[GP_JSON_FALSE] = "false",          [GP_JSON_NULL] = "null",
+		[GP_JSON_ERROR] = "an error",   [GP_JSON_END] = "the end of the file",
+		[GP_JSON_OBJECT] = "an object", [GP_JSON_OBJECT_END] = "'}'",
+		[GP_JSON_ARRAY] = "an array",   [GP_JSON_ARRAY_END] = "']'",
+		[GP_JSON_KEY] = "a key",        [GP_JSON_STRING] = "a string",
+		[GP_JSON_NUMBER] = "a number",  [GP_JSON_TRUE] = "true",
+		[GP_JSON_FALSE] = "false",      [GP_JSON_NULL] = "null",
 	};
 
 	return names[t];
@@ -183,12 +183,14 @@ static bool json_unicode_escape(struct gp_json *j)
 	if (u >= 0xd800 && u < 0xdc00) {
 		for (const char *p = "\\u"; *p; p++, j->in->p++) {
 			if (json_peek(j) != *p)
-				return json_unexpected(j, "the low half of a surrogate pair"), false;
+				return json_unexpected(j, "the low half of a surrogate pair"),
+				       false;
 		}
 		if (!json_hex4(j, &low))
 			return false;
 		if (low < 0xdc00 || low >= 0xe000)
-			return json_fail(j, "a high surrogate alone, expected a pair of \\u escapes"),
+			return json_fail(j,
+					 "a high surrogate alone, expected a pair of \\u escapes"),
 			       false;
 		u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
 	}
@@ -354,7 +356,9 @@ static enum gp_json_token json_word(struct gp_json *j)
 		const char *word;
 		enum gp_json_token token;
 	} words[] = {
-		{ "true", GP_JSON_TRUE }, { "false", GP_JSON_FALSE }, { "null", GP_JSON_NULL },
+		{ "true", GP_JSON_TRUE },
+		{ "false", GP_JSON_FALSE },
+		{ "null", GP_JSON_NULL },
 	};
 	char word[16];
 	size_t n = 0;
@@ -430,8 +434,8 @@ static enum gp_json_token json_scalar(struct gp_json *j, int c)
 static enum gp_json_token json_key(struct gp_json *j, int c)
 {
 	if (c != '"')
-		return json_unexpected(j, j->state == JSON_KEY ? "a key in quotes" :
-								 "a key in quotes or '}'");
+		return json_unexpected(j, j->state == JSON_KEY ? "a key in quotes"
+							       : "a key in quotes or '}'");
 	if (!json_string(j))
 		return GP_JSON_ERROR;
 	if (json_peek_token(j) != ':')
@@ -455,8 +459,10 @@ static enum gp_json_token json_after(struct gp_json *j, int c)
 {
 	if (c < 0)
 		return GP_JSON_END;
-	return json_fail(j, "something follows the value (trailing garbage), expected the end of "
-			 "the %s", j->flags & GP_JSON_LINES ? "line" : "file");
+	return json_fail(j,
+			 "something follows the value (trailing garbage), expected the end of "
+			 "the %s",
+			 j->flags & GP_JSON_LINES ? "line" : "file");
 }
 
 static enum gp_json_token json_dispatch(struct gp_json *j, int c)

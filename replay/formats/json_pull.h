@@ -20,7 +20,7 @@
 #include "input.h"
 
 #define GP_JSON_DEPTH 64u
-#define GP_JSON_TEXT ((size_t)64 * 1024)
+#define GP_JSON_TEXT  ((size_t)64 * 1024)
 
 #define GP_JSON_LINES 1u /* flag of gp_json_init() */
 
@@ -44,9 +44,9 @@ const char *gp_json_token_name(enum gp_json_token t);
 
 /* What a number turned out to be. */
 enum gp_json_number {
-	GP_JSON_UNSIGNED, /* value in `number` */
-	GP_JSON_NEGATIVE, /* whole and below 0 */
-	GP_JSON_FRACTION, /* has a fraction or an exponent */
+	GP_JSON_UNSIGNED,  /* value in `number` */
+	GP_JSON_NEGATIVE,  /* whole and below 0 */
+	GP_JSON_FRACTION,  /* has a fraction or an exponent */
 	GP_JSON_TOO_LARGE, /* whole, and above 2^64 - 1 */
 };
 

@@ -11,8 +11,8 @@
 #include "deflate.h"
 
 #define PACKED_BYTES (1u << 16)
-#define WINDOW_GZIP (15 + 16) /* the largest window; + 16 is zlib's way to ask for gzip */
-#define MEMORY_LEVEL 8        /* zlib's default */
+#define WINDOW_GZIP  (15 + 16) /* the largest window; + 16 is zlib's way to ask for gzip */
+#define MEMORY_LEVEL 8         /* zlib's default */
 
 struct gen_deflate {
 	z_stream z;

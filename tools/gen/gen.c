@@ -210,8 +210,9 @@ int gen_run(struct gen *g)
 	if (!gen_ok(g))
 		return g->error;
 	if (g->plan.has_load && g->plan.load_bytes != g->load_bytes) {
-		gen_refuse(g, "load by closed form is %" PRIu64 " bytes, but %" PRIu64
-			      " were counted", g->plan.load_bytes, g->load_bytes);
+		gen_refuse(g,
+			   "load by closed form is %" PRIu64 " bytes, but %" PRIu64 " were counted",
+			   g->plan.load_bytes, g->load_bytes);
 		g->error = -EILSEQ;
 	}
 	return g->error;
@@ -255,7 +256,8 @@ void gen_command(const struct gen *g, char *buf, size_t size)
 		else if (g->values[i].n)
 			gen_append(buf, size, " --%s", o->name);
 	}
-	gen_append(buf, size, " --seed=%" PRIu64 " --streams=%" PRIu64 " --threads=%" PRIu64
-			      " --interval=%" PRIu64,
+	gen_append(buf, size,
+		   " --seed=%" PRIu64 " --streams=%" PRIu64 " --threads=%" PRIu64
+		   " --interval=%" PRIu64,
 		   g->seed, g->n_streams, g->n_threads, g->interval_ns);
 }

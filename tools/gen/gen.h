@@ -24,9 +24,9 @@
 struct gen_writer;
 
 enum gen_kind {
-	GEN_FLAG,  /* takes no value */
+	GEN_FLAG, /* takes no value */
 	GEN_COUNT,
-	GEN_SIZE,  /* bytes, with units on the command line */
+	GEN_SIZE, /* bytes, with units on the command line */
 	GEN_REAL,
 };
 
@@ -38,8 +38,8 @@ struct gen_option {
 };
 
 /* A trace holds at most 2^32 events (event.h): an allocation and its free for each of these. */
-#define GEN_COUNT_MAX 2147483647.0
-#define GEN_BYTES_MAX 0x1.0p60 /* GP_SIZE_MAX */
+#define GEN_COUNT_MAX   2147483647.0
+#define GEN_BYTES_MAX   0x1.0p60 /* GP_SIZE_MAX */
 #define GEN_OPTIONS_MAX 8
 
 /* Options whose meaning is the same in every pattern that takes them. */
@@ -91,8 +91,8 @@ struct gen {
 };
 
 struct gen_pattern {
-	const char *name;    /* [a-z0-9_]+ */
-	const char *summary; /* one line for --list */
+	const char *name;                 /* [a-z0-9_]+ */
+	const char *summary;              /* one line for --list */
 	const struct gen_option *options; /* ends with .name == NULL; at most GEN_OPTIONS_MAX */
 	/* Are these options possible together, and what do they lead to? Returns gen_refuse(...)
 	 * when they are not. *out is zeroed before. */

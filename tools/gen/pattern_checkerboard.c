@@ -4,8 +4,8 @@
  *
  * Shape        count blocks of s, then in round k = 1 .. rounds, with M = count * s:
  *
- *                  free every second live block of each size   |s| |s| |s| |s|   |2s|  |2s|
- *                  fill up to M again with blocks of 2^k * s
+ *                  free every second live block of each size   . |s| . |s| . |s| . |s|
+ *                  fill up to M again with blocks of 2^k * s   . |s| . |s| . |s| . |s| 2s | 2s |
  *
  * Why          In an arena filled in order, the blocks of size s_j that survive round k lie
  *              2^k * s apart (count a power of two), so each hole is 2^k * s - s_j: too small for
@@ -50,7 +50,8 @@ struct board {
 	uint64_t of_round[61];
 };
 
-/* Frees the second, fourth, ... block of each round. */
+/* Frees the first, third, ... block of each round: the last one stays, so that what a round leaves
+ * free never borders on what comes after it. */
 static void board_thin(struct gen *g, struct board *b, uint64_t round)
 {
 	uint64_t from = 0, to = 0;
@@ -58,12 +59,12 @@ static void board_thin(struct gen *g, struct board *b, uint64_t round)
 	for (uint64_t k = 0; k <= round; k++) {
 		uint64_t n = b->of_round[k];
 
-		b->of_round[k] = (n + 1) / 2;
+		b->of_round[k] = n / 2;
 		for (uint64_t i = 0; i < n; i++, from++) {
 			if (i & 1)
-				gen_free(g, b->blocks[from]);
-			else
 				b->blocks[to++] = b->blocks[from];
+			else
+				gen_free(g, b->blocks[from]);
 		}
 	}
 	b->n = to;

@@ -20,7 +20,7 @@
 
 /* RMM's figures: probability in percent, and 16 000 MiB in use at most. */
 #define ALLOC_PERCENT 73
-#define CAP_BYTES (16000.0 * 1048576.0)
+#define CAP_BYTES     (16000.0 * 1048576.0)
 
 enum { COUNT, MAX_SIZE, CAP };
 

@@ -22,7 +22,7 @@
 #include "writer.h"
 
 #define TEXT_BYTES (1u << 18) /* few enough calls; fits in a second-level cache */
-#define EVENT_MAX 256u        /* five numbers of at most 20 digits and their keys */
+#define EVENT_MAX  256u       /* five numbers of at most 20 digits and their keys */
 
 struct gen_writer {
 	struct gp_atomic_file file;

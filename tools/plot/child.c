@@ -23,8 +23,8 @@ static void child_exec(const char *const *argv, int said_fd, int errno_fd)
 {
 	int null_fd = open("/dev/null", O_RDONLY);
 
-	if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
-	    dup2(said_fd, STDOUT_FILENO) >= 0 && dup2(said_fd, STDERR_FILENO) >= 0)
+	if (null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 && dup2(said_fd, STDOUT_FILENO) >= 0 &&
+	    dup2(said_fd, STDERR_FILENO) >= 0)
 		/* exec's declaration lacks the const that it keeps. */
 		execvp(argv[0], (char *const *)(const void *)argv);
 	int err = errno;
@@ -38,7 +38,8 @@ static int child_missing(const char *name, int err)
 {
 	if (err == ENOENT && !strchr(name, '/'))
 		cli_error("%s: not found; install it (Debian, Ubuntu: apt install gnuplot-nox; "
-			  "Fedora: dnf install gnuplot) or name it with --gnuplot=PATH", name);
+			  "Fedora: dnf install gnuplot) or name it with --gnuplot=PATH",
+			  name);
 	else
 		cli_error("%s: cannot run it: %s", name, strerror(err));
 	return CLI_FAILED;

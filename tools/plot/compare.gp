@@ -58,17 +58,19 @@ set xrange [0:top > 0 ? top / unit * 1.08 : 1]
 # Four steps or so, of 1, 2 or 5 times a power of ten.
 raw_step = larger(top / unit / 4, 1e-9)
 decade = 10**floor(log10(raw_step))
-set xtics decade * (raw_step / decade < 1.5 ? 1 : raw_step / decade < 3.5 ? 2 : raw_step / decade < 7.5 ? 5 : 10)
+step = raw_step / decade
+set xtics decade * (step < 1.5 ? 1 : step < 3.5 ? 2 : step < 7.5 ? 5 : 10)
 set xlabel bytes_name(unit) offset 0, 0.3
 do for [i = 1:n_runs] {
-	held = bytes_text(run_reserved[i])
-	if (run_load[i] > 0) { held = held.sprintf(" = %.2f × load", run_reserved[i] / run_load[i]) }
+	held = held_text(run_reserved[i], run_load[i])
+	if (run_status[i] eq "error" && run_reserved[i] == 0) { held = "not measured" }
 	set label 300 + i held at graph 0.98, first row_of(i) - text_drop right font plain(17) front
 }
 # The load is a stroke across each row, so that it never runs through the numbers.
-plot for [i = 1:n_runs] '+' using (run_reserved[i] / unit / 2):(row_of(i)):(run_reserved[i] / unit / 2):(0.2) \
+bar(x) = x / unit / 2 # a box is given by its middle and half its width
+plot for [i = 1:n_runs] '+' using (bar(run_reserved[i])):(row_of(i)):(bar(run_reserved[i])):(0.2) \
 		every ::0::0 with boxxyerror fillstyle solid noborder linecolor rgb "#F3C7A6" notitle, \
-	for [i = 1:n_runs] '+' using (run_granted[i] / unit / 2):(row_of(i)):(run_granted[i] / unit / 2):(0.09) \
+	for [i = 1:n_runs] '+' using (bar(run_granted[i])):(row_of(i)):(bar(run_granted[i])):(0.09) \
 		every ::0::0 with boxxyerror fillstyle solid noborder linecolor rgb blue notitle, \
 	for [i = 1:n_runs] '+' using (run_load[i] / unit):(row_of(i) - 0.23):(0):(0.53) every ::0::0 \
 		with vectors nohead linecolor rgb black dashtype 1 linewidth 1.4 notitle
@@ -104,8 +106,9 @@ ns_list(a, b) = a > b ? "" : ns_item(a).ns_more(a + ns_step(a, b), b, ns_step(a,
 ns_more(a, b, step) = a > b ? "" : ns_item(a).ns_more(a + step, b, step)
 ns_item(e) = sprintf("\"%s\" 1e%d, ", e < 0 ? sprintf("%g ns", 10.0**e) : \
 	sprintf("%g %s", 10.0**e / ns_unit(10.0**e), ns_name(ns_unit(10.0**e))), e)
-draw_time = 'plot for [i = 1:n_runs] "+" using (positive(near[i])):(row_of(i)):(far[i] - near[i]):(0) \
-		every ::0::0 with vectors nohead linecolor rgb colour linewidth 1.6 dashtype 1 notitle, \
+draw_time = 'plot for [i = 1:n_runs] "+" \
+		using (positive(near[i])):(row_of(i)):(far[i] - near[i]):(0) every ::0::0 \
+		with vectors nohead linecolor rgb colour linewidth 1.6 dashtype 1 notitle, \
 	for [i = 1:n_runs] "+" using (positive(far[i])):(row_of(i)) every ::0::0 \
 		with points pointtype 7 pointsize 2.3 * point_scale linecolor rgb colour notitle, \
 	for [i = 1:n_runs] "+" using (positive(far[i])):(row_of(i)) every ::0::0 \

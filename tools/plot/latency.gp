@@ -45,12 +45,12 @@ every_point = n_lines[1] + n_lines[2] > 40 * n_runs ? -9 : -1
 
 n_key_columns = n_runs < 6 ? n_runs : 6
 n_key_rows = (n_runs + n_key_columns - 1) / n_key_columns
-head_px = device eq "sim" ? 155 : 130 ; panel_px = 560 ; foot_px = 115 + 40 * n_key_rows
+head_px = is_simulated ? 155 : 130 ; panel_px = 560 ; foot_px = 115 + 40 * n_key_rows
 height = head_px + panel_px + foot_px
 eval open_picture
 set multiplot title "Latency — ".title_text font bold(28) offset 0, -0.3
 
-if (device eq "sim") {
+if (is_simulated) {
 	set label 9 "the allocator's own time as measured here, driver calls as modelled" \
 		at screen 0.5, 1 - 66.0 / height center font plain(19) textcolor rgb grey
 }
@@ -58,7 +58,8 @@ if (device eq "sim") {
 set logscale x 10
 set logscale y 10
 set xrange [0.95:most * 1.3]
-set yrange [10**floor(log10(least_ns < most_ns ? least_ns : most_ns)):larger(most_ns * 1.3, 10)]
+if (least_ns > most_ns) { least_ns = 1 }
+set yrange [0.8 * 10**floor(log10(least_ns)):larger(most_ns * 1.3, 10)]
 set xtics ("0" 1, "50" 2, "90" 10, "99" 100, "99.9" 1e3, "99.99" 1e4, "99.999" 1e5, \
 	"99.9999" 1e6, "99.99999" 1e7, "99.999999" 1e8)
 set xlabel "percentile of calls (%)" offset 0, 0.2
@@ -72,11 +73,13 @@ do for [k = 1:2] {
 	set rmargin at screen left_of(k) + 0.435
 	eval "set ytics ".(k == 1 ? ns_ticks : ns_blank_ticks)
 	set mytics 10
-	set label 1 (k == 1 ? "latency of an allocation" : "latency of a free") at graph 0, 1.05 left font bold(22)
+	set label 1 (k == 1 ? "latency of an allocation" : "latency of a free") \
+		at graph 0, 1.05 left font bold(22)
 	set label 2 (n_lines[k] ? "" : "none") at graph 0.5, 0.5 center font plain(24) textcolor rgb grey
 	plot 0 notitle, for [i = 1:n_runs] histogram_of(i, op) \
 		using (stretch(column(2), column(3))):(larger(1, column(1))) \
-		with linespoints linetype i linewidth 1.4 pointsize 1.1 * point_scale pointinterval every_point notitle
+		with linespoints linetype i linewidth 1.4 pointsize 1.1 * point_scale \
+		pointinterval every_point notitle
 }
 
 unset logscale

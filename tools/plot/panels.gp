@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # panels.gp: a grid of panels, one per allocator, over a common time axis. Loaded by memory.gp and
-# fragmentation.gp after style.gp, with panel_of(i) defined: the curve of allocator i.
+# fragmentation.gp after style.gp, with panel_of(i), the curve of allocator i, and
+# note_of(i), what to say beside its name, defined.
 #
-#   open_panels    eval'ed with picture_title, subtitle, y_label, y_format set: picture, headline and multiplot
-#   begin_panel    eval'ed in the loop over i, before the plot: place, axes, name, failures
+#   open_panels    eval'ed with picture_title, subtitle, y_label and y_format set: picture,
+#                  headline and multiplot
+#   begin_panel    eval'ed in the loop over i, before the plot: place, axes, name and note_of(i),
+#                  in red where requests failed
 #   begin_legend   eval'ed after the loop, before the plot that names the lines
 #   x_of(0)        the time of a window in the axis' unit
-#   line_style     "lines", or "linespoints" where a line of so few windows would not be seen
+#   few(y)         y where a line through so few windows would not be seen, else nothing
 
 n_columns = n_runs <= 1 ? 1 : n_runs <= 4 ? 2 : 3
 n_rows = n_runs ? (n_runs + n_columns - 1) / n_columns : 1
@@ -26,7 +29,7 @@ x_unit = by_time ? ns_unit(last_t) : 1
 x_label = by_time ? "time (".ns_name(x_unit).")" : "event"
 x_of(dummy) = by_time ? column("t_ns") / x_unit : column("last_event")
 x_end = by_time ? last_t / x_unit : last_event
-line_style = n_windows < 3 ? "linespoints pointtype 7 pointsize point_scale" : "lines"
+few(y) = n_windows < 3 ? y : NaN
 
 # In pixels: room around the grid, and between its panels.
 head_px = 150 ; foot_px = 130 ; left_px = 110 ; right_px = 30 ; gap_x_px = 40 ; gap_y_px = 90
@@ -51,10 +54,10 @@ begin_panel = 'column_of = (i - 1) % n_columns; row_of = (i - 1) / n_columns; \
 	set format y (column_of == 0 ? y_format : ""); \
 	set xlabel (i + n_columns > n_runs ? x_label : "") offset 0, 0.3; \
 	set label 1 plain_text(short(word(labels, i), 24)) at graph 0, 1.08 left font bold(22); \
-	set label 3 run_failures[i] > 0 ? failures_text(run_failures[i]) : "" \
-		at graph 0.02, 0.93 left font bold(18) textcolor rgb vermillion front; \
-	if (i > 1) { unset label 9 }'
-failures_text(n) = sprintf("%.0f request%s failed", n, n == 1 ? "" : "s")
+	set label 3 note_of(i) at graph 1, 1.08 right font plain(18) \
+		textcolor rgb run_failures[i] > 0 ? vermillion : "#303030"; \
+	eval i > 1 ? "unset label 9" : ""'
+failed_text(i) = run_failures[i] > 0 ? sprintf("%.0f failed", run_failures[i]) : ""
 
 # The legend is a last, empty panel along the foot, which a figure fills with `plot NaN ... title`.
 key_font = plain(19)

@@ -68,23 +68,32 @@ stats dir."/summary.tsv" using (k = slot(stringcolumn("label")), k = k ? k : n_r
 
 # ---- words and numbers for people ----
 
-# Names are not ours: no mark-up in them. (Turning it off altogether would cost the SVG its bold type.)
+# Names are not ours: no mark-up in them. (To turn it off altogether would cost the SVG its bold
+# type.)
 plain_char(c) = c eq "\n" ? " " : c eq "\\" ? "∖" : strstrt("{}^_@&~", c) ? "\\".c : c
 plain_text(s) = strlen(s) == 0 ? "" : plain_char(s[1:1]).plain_text(s[2:])
 short(s, n) = strlen(s) > n ? s[1:n - 1]."…" : s
+# The device is called "simulated ..." by gpupool-replay where that is what it is.
+is_simulated = device eq "sim" || strstrt(device, "simulated") == 1
 device_text = device eq "sim" ? "simulated device" : device
 title_text = plain_text(short(trace, 60))." · ".plain_text(short(device_text, 40))
 
-three(x) = x == 0 ? "0" : sprintf(x < 9.995 ? "%.2f" : x < 99.95 ? "%.1f" : "%.0f", x)
-bytes_unit(x) = x >= 2**40 ? 2**40 : x >= 2**30 ? 2**30 : x >= 2**20 ? 2**20 : x >= 2**10 ? 2**10 : 1
-bytes_name(u) = u >= 2**40 ? "TiB" : u >= 2**30 ? "GiB" : u >= 2**20 ? "MiB" : u >= 2**10 ? "KiB" : "bytes"
+digits_of(x) = x == floor(x) || x >= 99.95 ? 0 : x < 9.995 ? 2 : 1
+three(x) = sprintf(sprintf("%%.%df", digits_of(x)), x)
+bytes_unit(x) = \
+	x >= 2**40 ? 2**40 : x >= 2**30 ? 2**30 : x >= 2**20 ? 2**20 : x >= 2**10 ? 2**10 : 1
+bytes_name(u) = \
+	u >= 2**40 ? "TiB" : u >= 2**30 ? "GiB" : u >= 2**20 ? "MiB" : u >= 2**10 ? "KiB" : "bytes"
 bytes_text(x) = x == x ? three(x / bytes_unit(x))." ".bytes_name(bytes_unit(x)) : "–"
+held_text(held, load) = bytes_text(held). \
+	(load > 0 && held > 0 ? sprintf(" = %.2f × load", held / load) : "")
 ns_unit(x) = x >= 1e9 ? 1e9 : x >= 1e6 ? 1e6 : x >= 1e3 ? 1e3 : 1
 ns_name(u) = u >= 1e9 ? "s" : u >= 1e6 ? "ms" : u >= 1e3 ? "µs" : "ns"
-ns_digits(x) = x < 1e3 && x == floor(x) ? sprintf("%.0f", x) : three(x / ns_unit(x))
-ns_text(x) = x == x ? ns_digits(x)." ".ns_name(ns_unit(x)) : "–"
+
+ns_text(x) = x == x ? three(x / ns_unit(x))." ".ns_name(ns_unit(x)) : "–"
 positive(x) = x > 0 ? x : NaN
-larger(a, b) = b == b && !(a >= b) ? b : a # a NaN, as text in place of a number gives, changes nothing
+# A NaN, which is what text in place of a number gives, changes nothing.
+larger(a, b) = b == b && !(a >= b) ? b : a
 
 # Ticks of a logarithmic axis of nanoseconds: 1 ns, 10 ns, 100 ns, 1 µs, ...
 ns_ticks = "("
@@ -108,7 +117,8 @@ plain(px) = sprintf("%s,%d", font_face, is_svg ? px : px * 3 / 4)
 # ... and its points are twice as large.
 point_scale = is_svg ? 0.5 : 1
 bold(px) = sprintf("%s:Bold,%d", font_face, is_svg ? px : px * 3 / 4)
-terminal_command(h) = sprintf("set terminal %s size %d, %d font \"%s\" background \"white\" linewidth %s", \
+terminal_command(h) = sprintf( \
+	"set terminal %s size %d, %d font \"%s\" background \"white\" linewidth %s", \
 	is_svg ? "svg" : "pngcairo", width, h, plain(20), is_svg ? "1.6 dynamic" : "2")
 open_picture = 'eval terminal_command(height); set output output_file'
 
@@ -127,7 +137,7 @@ set linetype cycle 8
 
 set border 3 linecolor rgb grey linewidth 0.8
 set tics nomirror scale 0.6 textcolor rgb "#303030"
-set grid back linecolor rgb "#CCCCCC" linewidth 0.6 dashtype 1, linecolor rgb "#EEEEEE" linewidth 0.4 dashtype 1
+set grid back linecolor rgb "#CCCCCC" linewidth 0.6
 unset key
 
 # One line in the middle of an otherwise empty picture.

@@ -162,6 +162,10 @@ int plot_data_lines(const char *dir, const char *label, const char *suffix)
 
 	if (file) {
 		r = 0;
+		/* Another program's table under this name would confuse the scripts. */
+		if (strcmp(suffix, PLOT_CURVE) == 0 &&
+		    (getline(&line, &size, file) < 0 || strncmp(line, "first_event\t", 12) != 0))
+			r = -EINVAL;
 		while (!r && getline(&line, &size, file) >= 0)
 			r = isdigit((unsigned char)line[strspn(line, " ")]) != 0;
 		if (ferror(file))

@@ -9,7 +9,7 @@
 
 #define PLOT_CURVE ".curve.tsv"
 #define PLOT_ALLOC ".alloc.hgrm"
-#define PLOT_FREE ".free.hgrm"
+#define PLOT_FREE  ".free.hgrm"
 
 #define PLOT_LABEL_MAX 63u
 

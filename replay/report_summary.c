@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report_summary: one line per run, for programs that would rather not parse the document: the
+ * plot scripts, awk, spreadsheets.
+ *
+ * Shape     tab-separated; the first line names the columns. A figure that was not measured is 0.
+ * Hostile   A trace's name may hold anything: what would end a field or a line, or open a quoted
+ *           one in gnuplot, is replaced.
+ * Load      the trace's, also where a run failed requests and so saw less of it: one bound for all
+ */
+#include <errno.h>
+#include <inttypes.h>
+
+#include "report.h"
+
+static void summary_text(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		unsigned char c = (unsigned char)*text;
+
+		fputc(c < ' ' || c == 0x7f ? '?' : c == '"' ? '\'' : c, out);
+	}
+}
+
+static void summary_run(FILE *out, const struct gp_run *run, uint64_t load_bytes)
+{
+	const struct gp_hist *hists[] = { &run->alloc_ns, &run->free_ns };
+
+	fprintf(out, "\t%s\t%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64, run->label,
+		gp_status_name(run->status), load_bytes, run->memory.peak_granted,
+		run->memory.peak_reserved, run->failures.count);
+	for (size_t i = 0; i < GP_ARRAY_LEN(hists); i++)
+		fprintf(out, "\t%" PRIu64 "\t%" PRIu64, gp_hist_percentile(hists[i], 50),
+			gp_hist_percentile(hists[i], 99));
+	fprintf(out, "\t%.3f\t%.3f\n", run->throughput.ns_per_op, run->throughput.device_ns_per_op);
+}
+
+int gp_report_write_summary(const struct gp_report *report, FILE *out)
+{
+	char name[256];
+
+	fputs("trace\tdevice\tlabel\tstatus\tload_bytes\tpeak_granted_bytes\tpeak_reserved_bytes"
+	      "\tfailures\talloc_p50_ns\talloc_p99_ns\tfree_p50_ns\tfree_p99_ns\tns_per_op"
+	      "\tdevice_ns_per_op\n",
+	      out);
+	for (size_t i = 0; i < report->n_runs; i++) {
+		summary_text(out, gp_report_trace_name(report->trace, name, sizeof(name)));
+		fputc('\t', out);
+		summary_text(out, report->environment->device.name);
+		summary_run(out, report->runs[i], report->trace->load_bytes);
+	}
+	return ferror(out) ? -EIO : 0;
+}

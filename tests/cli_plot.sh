@@ -1,0 +1,236 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# cli_plot: gpupool-plot from the outside, on folders made up here. The program is $GPUPOOL_PLOT,
+# its scripts are in $GPUPOOL_PLOT_DIR. Output is TAP. Needs gnuplot; without it the tests skip.
+
+set -u
+plot=${GPUPOOL_PLOT:?the program under test}
+scripts=${GPUPOOL_PLOT_DIR:?the folder of the plot scripts}
+case $plot in /*) ;; *) plot=$PWD/$plot ;; esac
+case $scripts in /*) ;; *) GPUPOOL_PLOT_DIR=$PWD/$scripts && scripts=$GPUPOOL_PLOT_DIR ;; esac
+if ! command -v gnuplot >/dev/null; then
+	echo "1..0 # SKIP gnuplot is not installed"
+	exit 0
+fi
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+n=0
+figures="memory fragmentation latency compare"
+
+ok()
+{
+	what=$1
+	shift
+	n=$((n + 1))
+	if "$@" >said 2>&1; then
+		echo "ok $n - $what"
+	else
+		echo "not ok $n - $what"
+		sed 's/^/# /' said
+	fi
+}
+
+# ---- folders as gpupool-replay --out writes them ----
+
+header="trace device label status events load_bytes peak_granted_bytes peak_reserved_bytes failures \
+alloc_p50_ns alloc_p99_ns free_p50_ns free_p99_ns ns_per_op device_ns_per_op"
+
+# begin DIR: an empty summary
+begin()
+{
+	mkdir -p "$1"
+	echo "$header" | tr ' ' '\t' >"$1/summary.tsv"
+}
+
+# curve WINDOWS TIMED: a sawtooth
+curve()
+{
+	awk -v n="$1" -v timed="$2" 'BEGIN {
+		OFS = "\t"
+		printf "first_event\tlast_event\tt_ns"
+		split("requested granted reserved internal external external_sq", names, " ")
+		for (i = 1; i <= 6; i++)
+			printf "\t%s_min\t%s_max\t%s_last", names[i], names[i], names[i]
+		print ""
+		for (w = 0; w < n; w++) {
+			q = (w % 10 + 1) * 1048576
+			print w * 4, w * 4 + 3, timed * w * 1000, q / 2, q, q, q, q * 1.1, q, 8e6,
+				12e6, 12e6, 0.1, 0.2, 0.1, 0, 0.5, 0.3, 0, 0.4, 0.2
+		}
+	}'
+}
+
+# hgrm CALLS
+hgrm()
+{
+	echo "       Value     Percentile TotalCount 1/(1-Percentile)"
+	echo
+	awk -v n="$1" 'BEGIN {
+		for (p = 0; n > 1 && p < 1 - 1 / n; p += (1 - p) / 4)
+			printf "%12.3f %14.12f %10d %14.2f\n", 10 + 40 / (1 - p), p, p * n + 1, 1 / (1 - p)
+		if (n)
+			printf "%12.3f %14.12f %10d\n", 5000, 1, n
+	}'
+	echo "#[Mean    =       20.000, StdDeviation   =        1.000]"
+	echo "#[Max     =     5000.000, Total count    = $1]"
+}
+
+# run DIR TRACE LABEL STATUS WINDOWS TIMED ALLOCS FREES FAILURES
+run()
+{
+	curve "$5" "$6" >"$1/$3.curve.tsv"
+	hgrm "$7" >"$1/$3.alloc.hgrm"
+	hgrm "$8" >"$1/$3.free.hgrm"
+	load=$(($5 > 0 ? 10485760 : 0))
+	lat=$(($7 > 0 ? 20 : 0))
+	printf '%s\tsim\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$2" "$3" "$4" $(($5 * 4)) \
+		$load $((load * 11 / 10)) $((load * 12 / 10)) "$9" $lat $((lat * 5)) $(($8 > 0 ? lat : 0)) \
+		$(($8 > 0 ? lat * 3 : 0)) $lat.5 $((lat / 4)) >>"$1/summary.tsv"
+}
+
+begin full
+i=0
+for label in raw fixed segregated buddy slab hybrid; do
+	i=$((i + 1))
+	run full "llama 7B" $label ok 60 1 1000 1000 $((i == 4 ? 12 : 0))
+done
+begin one && run one tiny hybrid ok 60 0 100 100 0
+begin event && run event tiny raw ok 1 0 1 0 0 && run event tiny hybrid ok 1 0 1 0 0
+begin empty && run empty tiny_empty raw ok 0 0 0 0 0
+begin failed && run failed tiny raw error 0 0 0 0 3 && run failed tiny hybrid stopped 3 1 9 4 1
+begin many
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
+	run many tiny "buddy-$i" ok 20 1 100 100 0
+done
+begin odd && run odd '{/Bold x} \n `touch pwned` $HOME ^_@ %s|' raw ok 10 1 10 10 0
+begin none
+
+# ---- checks ----
+
+is_png()
+{
+	[ "$(od -A n -N 4 -c "$1" | tr -d ' \n')" = '211PNG' ]
+}
+
+is_svg()
+{
+	head -c 200 "$1" | grep -q '<svg\|<?xml' && tail -n 3 "$1" | grep -q '^</svg>'
+}
+
+# draws DIR: every figure in both forms, nothing on standard error, nothing else left behind
+draws()
+{
+	rm -f "$1"/*.png "$1"/*.svg
+	"$plot" "$@" >out 2>err || { cat err; return 1; }
+	cat err
+	[ "$(wc -l <out)" -eq 8 ] || return 1
+	for f in $figures; do
+		is_png "$1/$f.png" && is_svg "$1/$f.svg" || return 1
+	done
+	! find "$1" -name '.gpupool*' | grep -q .
+}
+
+quietly()
+{
+	draws "$@" && [ ! -s err ]
+}
+
+svg_says()
+{
+	# Text stands between tags, on lines of their own.
+	sed -n 's/<[^>]*>//g; /[^[:space:]]/p' "$1" >text
+	grep -qF -e "$2" text || { grep -v gnuplot_plot text; return 1; }
+}
+
+# fails CODE TEXT ARGUMENTS...
+fails()
+{
+	code=$1
+	text=$2
+	shift 2
+	"$plot" "$@" >out 2>err
+	got=$?
+	cat err
+	[ $got -eq "$code" ] && grep -qF -e "$text" err
+}
+
+# The scripts by hand.
+by_hand()
+{
+	rm -f hand.svg
+	gnuplot -c "$scripts/$1.gp" full hand.svg "raw hybrid" 2>err
+	cat err
+	is_svg hand.svg && svg_says hand.svg hybrid && ! svg_says hand.svg buddy
+}
+
+only_one()
+{
+	mkdir -p pictures && "$plot" --only=compare --format=png --out=pictures/new full >out &&
+		[ "$(cat out)" = pictures/new/compare.png ] && is_png pictures/new/compare.png &&
+		[ "$(ls -A pictures/new)" = compare.png ]
+}
+
+strange_folder()
+{
+	cp -r one '|touch pwned; "`x' && "$plot" --only=memory '|touch pwned; "`x' >out &&
+		is_png '|touch pwned; "`x/memory.png' && [ ! -e pwned ]
+}
+
+missing_file()
+{
+	cp -r full partial && rm partial/slab.curve.tsv && draws partial &&
+		grep -q 'slab: no memory to read' err && ! svg_says partial/memory.svg slab &&
+		svg_says partial/latency.svg slab
+}
+
+bad_label()
+{
+	cp -r one bad && sed 's/hybrid/..\/hybrid/' one/summary.tsv >bad/summary.tsv &&
+		fails 2 "bad/summary.tsv:2: a bad label" bad
+}
+
+broken_script()
+{
+	mkdir -p broken && cp "$scripts"/*.gp broken && echo 'plot nonsense(' >broken/memory.gp &&
+		(GPUPOOL_PLOT_DIR=$PWD/broken fails 1 'gnuplot: "' one) &&
+		[ "$(find one -name '.gpupool*' | wc -l)" -eq 0 ]
+}
+
+# A picture that could not be drawn leaves the one of an earlier run.
+keeps_old()
+{
+	echo old >one/memory.png && ! GPUPOOL_PLOT_DIR=$PWD/broken "$plot" one 2>err >out &&
+		[ "$(cat one/memory.png)" = old ]
+}
+
+echo "1..28"
+ok "six allocators" quietly full
+ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
+ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
+ok "... and in the comparison" svg_says full/compare.svg "12 failed"
+ok "... memory held beside its bound" svg_says full/compare.svg "12 MiB = 1.20 × load"
+ok "one allocator" quietly one
+ok "... no times recorded: by event" svg_says one/memory.svg event
+ok "a single event" quietly event
+ok "... nothing was freed" svg_says event/latency.svg none
+ok "an empty trace" draws empty
+ok "... says so in the picture" svg_says empty/memory.svg "no events"
+ok "... and on standard error" grep -q "nothing to draw" err
+ok "a run that failed and one that was stopped" draws failed
+ok "... are marked" svg_says failed/compare.svg "stopped, 1 failed"
+ok "thirteen allocators" quietly many
+ok "a trace with a strange name" quietly odd
+ok "... shown as it is, and not obeyed" svg_says odd/memory.svg '{/Bold x}'
+ok "a summary without runs" draws none
+ok "a folder with a strange name" strange_folder
+ok "--only, --format, --out" only_one
+ok "a file is missing" missing_file
+ok "memory.gp by hand" by_hand memory
+ok "compare.gp by hand" by_hand compare
+ok "a label that leaves the folder" bad_label
+ok "gnuplot's errors are shown" broken_script
+ok "the old picture stays" keeps_old
+ok "no gnuplot: what to install" fails 1 "install it" --gnuplot=gnuplot-is-not-here one
+ok "no such folder" fails 2 "expected a folder" nowhere

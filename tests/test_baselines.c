@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_baselines: two textbook allocators in one arena without an end, on the five recordings,
+ * against figures that another program computed from the same recordings: highest address ever
+ * used over load, with 512-byte rounding and streams ignored.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "allocators/allocator.h"
+#include "replay/trace.h"
+
+static const struct baseline {
+	const char *trace;
+	uint64_t load_bytes;
+	double buddy;       /* binary buddy, lowest address first */
+	double power_of_two; /* power-of-two classes, never returned */
+} baselines[] = {
+	{ "llm_train", 9961490336, 1.940, 2.526 },
+	{ "llm_serve", 688460032, 1.267, 1.863 },
+	{ "vision_train", 4069464604, 1.055, 1.246 },
+	{ "multi_stream", 1717075968, 1.016, 1.832 },
+	{ "diffusion", 522007744, 1.703, 1.869 },
+};
+
+static struct gp_trace *load(const char *name)
+{
+	const char *dir = getenv("GPUPOOL_TRACE_DIR");
+	struct gp_trace *t;
+	char path[512], why[256];
+
+	snprintf(path, sizeof(path), "%s/%s.jsonl.gz", dir ? dir : "traces", name);
+	if (gp_trace_load(path, NULL, &t, why, sizeof(why)))
+		fail_msg("%s", why);
+	return t;
+}
+
+/* Highest address over the first one; the first request always gets the lowest. */
+static double high_water(const struct gp_trace *t, const char *spec)
+{
+	/* A card that nothing recorded here can fill. */
+	struct gp_device_config cfg = { .capacity = 512 * GP_GIB };
+	uint64_t *addrs = calloc(t->n_ids, sizeof(*addrs)), first = 0, top = 0;
+	struct gp_allocator *a;
+	struct gp_device *dev;
+	char why[256];
+
+	if (gp_device_open_sim(&cfg, &dev, why, sizeof(why)) ||
+	    gp_allocator_create(spec, dev, NULL, &a, why, sizeof(why)))
+		fail_msg("%s", why);
+	for (size_t i = 0; i < t->n_events; i++) {
+		const struct gp_event *e = &t->events[i];
+		struct gp_request req = { .size = e->size, .stream = e->stream };
+		struct gp_block block;
+
+		if (e->op == GP_OP_ALLOC) {
+			assert_int_equal(gp_alloc(a, &req, &block), 0);
+			addrs[e->id] = block.addr;
+			first = first ? first : block.addr;
+			top = block.addr + block.granted > top ? block.addr + block.granted : top;
+		} else if (e->op == GP_OP_RECLAIM ||
+			   (e->op == GP_OP_FREE && !(gp_event_flags(e) & GP_EVENT_DEFERRED))) {
+			assert_int_equal(gp_free(a, addrs[e->id]), 0);
+		}
+	}
+	gp_allocator_destroy(a);
+	gp_device_close(dev);
+	free(addrs);
+	return (double)(top - first) / (double)t->load_bytes;
+}
+
+static void one(const char *trace, const char *what, double got, double expected)
+{
+	print_message("%-14s %-14s %.4f, expected %.3f\n", trace, what, got, expected);
+	assert_true(fabs(got / expected - 1) <= 0.02);
+}
+
+static void recordings_agree(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < GP_ARRAY_LEN(baselines); i++) {
+		const struct baseline *b = &baselines[i];
+		struct gp_trace *t = load(b->trace);
+
+		assert_int_equal(t->load_bytes, b->load_bytes);
+		one(b->trace, "buddy",
+		    high_water(t, "buddy:grow=prealloc,initial=256GiB,streams=ignore"), b->buddy);
+		one(b->trace, "power of two",
+		    high_water(t, "segregated:classes=1,coalesce=false,grow=prealloc,"
+				  "initial=256GiB,streams=ignore"),
+		    b->power_of_two);
+		gp_trace_destroy(t);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(recordings_agree) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_replay_table: the table of gpupool-replay, from runs made by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "report_fixture.h"
+#include "tools/replay_table.h"
+
+static void print_table(const struct fixture *f, bool colour, char *text, size_t size)
+{
+	FILE *file = tmpfile();
+	size_t n;
+
+	assert_non_null(file);
+	replay_table_print(file, &f->report, colour);
+	rewind(file);
+	n = fread(text, 1, size - 1, file);
+	text[n] = '\0';
+	fclose(file);
+}
+
+/* The line that starts with `start`, up to its end. */
+static void find_line(const char *text, const char *start, char *line, size_t size)
+{
+	for (const char *p = text; p; p = strchr(p, '\n')) {
+		p += *p == '\n';
+		if (strncmp(p, start, strlen(start)) == 0) {
+			snprintf(line, size, "%.*s", (int)strcspn(p, "\n"), p);
+			return;
+		}
+	}
+	fail_msg("no line starts with '%s' in:\n%s", start, text);
+}
+
+static void test_table(void **state)
+{
+	struct fixture *f = *state;
+	char text[8192], line[256];
+
+	print_table(f, false, text, sizeof(text));
+	assert_null(strchr(text, '\033'));
+	find_line(text, "tiny: ", line, sizeof(line));
+	assert_string_equal(line, "tiny: 40 events, load 1000 MiB, on a device with 141 GiB");
+	find_line(text, "buddy ", line, sizeof(line));
+	assert_non_null(strstr(line, "1.22 GiB"));
+	assert_non_null(strstr(line, "+25.0 %"));
+	assert_non_null(strstr(line, "10.0 %"));
+	find_line(text, "  buddy ", line, sizeof(line));
+	assert_string_equal(line, "  buddy      buddy:min_block=512");
+	find_line(text, "raw ", line, sizeof(line));
+	assert_string_equal(line + strlen(line) - 5, "error");
+	assert_null(strstr(line, "GiB"));
+	find_line(text, "  raw ", line, sizeof(line));
+	assert_string_equal(line, "  raw        event 3: block overlaps");
+	assert_non_null(strstr(text, "  buddy-2    3 (3 MiB), first at event 17: 3 fragmented\n"));
+	assert_non_null(strstr(text, "Would have kept the job alive: buddy\n"));
+	assert_non_null(strstr(text, "modelled"));
+}
+
+/* The mark goes to the best of those that served everything; with one such there is none. */
+static void test_marks(void **state)
+{
+	struct fixture *f = *state;
+	char text[8192], line[512];
+
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "buddy ", line, sizeof(line));
+	assert_null(strchr(line, '*'));
+
+	f->runs[1]->failures.count = 0;
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "buddy-2 ", line, sizeof(line));
+	assert_non_null(strstr(line, "5 ns*"));
+	assert_null(strstr(line, "GiB*")); /* both hold the same */
+	find_line(text, "buddy ", line, sizeof(line));
+	assert_null(strchr(line, '*'));
+
+	print_table(f, true, text, sizeof(text));
+	assert_non_null(strstr(text, "\033[1;32m5 ns\033[0m*"));
+}
+
+static void test_table_without_runs(void **state)
+{
+	struct fixture *f = *state;
+	char text[8192], line[256];
+
+	f->report.n_runs = 0;
+	f->report.partial = true;
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "tiny: ", line, sizeof(line));
+	assert_non_null(strstr(line, "partial"));
+}
+
+static void test_nobody_kept_the_job_alive(void **state)
+{
+	struct fixture *f = *state;
+	char text[8192];
+
+	f->runs[0]->failures = f->runs[1]->failures;
+	print_table(f, false, text, sizeof(text));
+	assert_non_null(strstr(text, "Would have kept the job alive: none of these\n"));
+}
+
+static void test_hint_quotes_what_a_shell_would_split(void **state)
+{
+	char text[256];
+	FILE *file = tmpfile();
+	size_t n;
+
+	(void)state;
+	assert_non_null(file);
+	replay_table_hint(file, "a/b");
+	replay_table_hint(file, "a b");
+	rewind(file);
+	n = fread(text, 1, sizeof(text) - 1, file);
+	text[n] = '\0';
+	fclose(file);
+	assert_string_equal(text, "Results: a/b   Pictures: gpupool-plot a/b\n"
+				  "Results: 'a b'   Pictures: gpupool-plot 'a b'\n");
+}
+
+/* A time that a decorator is part of must not be taken for the allocator's. */
+static void test_settings_are_told(void **state)
+{
+	static const char *const wraps[] = { "check", "fault:nth=9" };
+	struct gp_engine_config config = { .threads = 4, .wraps = wraps, .n_wraps = 2 };
+	struct fixture *f = *state;
+	char text[8192], line[256];
+
+	f->report.config = &config;
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "tiny: ", line, sizeof(line));
+	assert_non_null(strstr(line, ", 4 threads; times include: check, fault:nth=9"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(test_table),
+		TEST(test_marks),
+		TEST(test_table_without_runs),
+		TEST(test_nobody_kept_the_job_alive),
+		TEST(test_hint_quotes_what_a_shell_would_split),
+		TEST(test_settings_are_told),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
