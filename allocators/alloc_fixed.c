@@ -299,7 +299,7 @@ static void fixed_usage(const struct gp_allocator *a, struct gp_usage *out)
 		gp_usage(f->device, &passed);
 	*out = (struct gp_usage){ f->live + passed.live_blocks,
 				  f->live * f->block + passed.granted_bytes,
-				  f->device ? passed.reserved_bytes : f->pool.reserved_bytes,
+				  f->pool.reserved_bytes + passed.reserved_bytes,
 				  f->streams.waits };
 }
 

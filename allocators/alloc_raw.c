@@ -4,6 +4,8 @@
  *
  * Shape        none; the index only remembers sizes, so that usage adds up and a foreign address is
  *              refused here, not by the driver
+ *              It holds what it handed out; the pages that the driver takes for it are the device's
+ *              to count (gp_device_stats)
  * Invariants   index, sizes and totals agree
  * Cost         cudaMalloc: 40 to 50 us for a new 2 MiB page, 1 to 2 us in a page partly used;
  *              cudaFree as much, and it waits for all work queued on the device
@@ -118,8 +120,7 @@ static void raw_usage(const struct gp_allocator *a, struct gp_usage *out)
 
 	pthread_mutex_lock(&w->lock);
 	*out = (struct gp_usage){ .live_blocks = w->live, .granted_bytes = w->granted_bytes,
-				  .reserved_bytes = atomic_load_explicit(&a->dev->reserved_bytes,
-									 memory_order_relaxed) };
+				  .reserved_bytes = w->granted_bytes };
 	pthread_mutex_unlock(&w->lock);
 }
 

@@ -310,6 +310,10 @@ static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *ou
 	if (r > 0)
 		r = gp_pool_get(&s->pool, gp_pool_growth(&s->pool, size), gp_align_up(size, page),
 				page, stream, &range);
+	/* The parent may have made this stream wait for others, which is as much as taking over: who
+	 * waited for this stream before has not waited for them. */
+	if (!r && s->pool.a->inner)
+		gp_streams_freed(&s->streams, stream);
 	if (!r)
 		*out = seg_release(s, gp_tiling_add(&s->t, range, tag),
 				   s->coalesce ? stream : tag);

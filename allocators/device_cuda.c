@@ -4,9 +4,9 @@
  * cudart only, statically, and starts on machines without a driver.
  *
  * Books        what is reserved and mapped, with its size: cudaFree does not say how much it freed.
- *              A reservation above half a page counts as whole pages. A smaller one counts its own
- *              size, rounded to 512: an estimate, since the driver does not tell which page it
- *              took. The pool of cudaMallocAsync is asked what it holds.
+ *              Memory is held by the page: a page counts from the first reservation that touches it
+ *              to the last, because the driver puts small reservations into what larger ones leave
+ *              of their last page. The pool of cudaMallocAsync is asked what it holds.
  * Capacity     what would exceed cfg.capacity is refused before the driver is asked. Memory that
  *              the stream-ordered pool merely keeps does not count.
  * Errors       out of memory is GP_NOMEM. Everything else is a negative errno, with CUDA's own name
@@ -105,17 +105,80 @@ static int cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t ad
 
 /* -- reservations ----------------------------------------------------------------------------- */
 
-static uint64_t cuda_footprint(const struct gp_device *dev, uint64_t size)
+/* One user of a page more; was it the first? On -ENOMEM it is not counted. */
+static int cuda_page_enter(struct gp_cuda *cu, uint64_t page, bool *first)
 {
-	uint64_t page = dev->info.page_bytes;
+	const struct gp_range_entry *e = gp_range_set_at(&cu->pages, page);
+	struct gp_range_entry more;
 
-	return gp_align_up(size, size > page / 2 ? page : SMALL_GRANULE);
+	*first = !e;
+	if (!e)
+		return gp_range_set_insert(&cu->pages, page, cu->base.info.page_bytes, 1);
+	more = *e;
+	more.tag++;
+	return gp_range_set_replace(&cu->pages, page, more);
+}
+
+/* One user of a page less; was it the last? */
+static bool cuda_page_leave(struct gp_cuda *cu, uint64_t page)
+{
+	struct gp_range_entry e = *gp_range_set_at(&cu->pages, page);
+
+	if (--e.tag) {
+		gp_range_set_replace(&cu->pages, page, e);
+		return false;
+	}
+	gp_range_set_remove(&cu->pages, page, NULL);
+	return true;
+}
+
+/* A reservation of whole pages shares none of them. */
+static bool cuda_whole_pages(const struct gp_cuda *cu, struct gp_range range)
+{
+	return !((range.addr | range.size) & (cu->base.info.page_bytes - 1));
+}
+
+/* Counts the pages of a reservation: *held is what nobody held before. Only its first and its last
+ * page can be anybody else's too. */
+static int cuda_pages_enter(struct gp_cuda *cu, struct gp_range range, struct gp_range *held)
+{
+	uint64_t page = cu->base.info.page_bytes, lo = gp_align_down(range.addr, page);
+	uint64_t hi = gp_align_up(range.addr + range.size, page), last = hi - page;
+	bool first_new = true, last_new = true;
+	int r;
+
+	*held = range;
+	if (cuda_whole_pages(cu, range))
+		return 0;
+	r = cuda_page_enter(cu, lo, &first_new);
+	if (!r && last != lo) {
+		r = cuda_page_enter(cu, last, &last_new);
+		if (r)
+			cuda_page_leave(cu, lo);
+	}
+	held->addr = first_new ? lo : lo + page;
+	held->size = (last == lo || last_new ? hi : last) - held->addr;
+	return r;
+}
+
+/* The reverse: *gone is what nobody holds any more. */
+static void cuda_pages_leave(struct gp_cuda *cu, struct gp_range range, struct gp_range *gone)
+{
+	uint64_t page = cu->base.info.page_bytes, lo = gp_align_down(range.addr, page);
+	uint64_t hi = gp_align_up(range.addr + range.size, page), last = hi - page;
+
+	*gone = range;
+	if (cuda_whole_pages(cu, range))
+		return;
+	gone->addr = cuda_page_leave(cu, lo) ? lo : lo + page;
+	gone->size = (last == lo || cuda_page_leave(cu, last) ? hi : last) - gone->addr;
 }
 
 static int cuda_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
-	uint64_t bytes = cuda_footprint(dev, gp_min_u64(size, GP_SIZE_MAX));
+	uint64_t bytes = gp_align_up(gp_min_u64(size, GP_SIZE_MAX), SMALL_GRANULE);
+	struct gp_range range, held;
 	void *p = NULL;
 	int r = gp_cuda_claim(cu, bytes);
 
@@ -124,11 +187,20 @@ static int cuda_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 	r = gp_cuda_result(dev, cudaMalloc(&p, (size_t)size), "cudaMalloc");
 	if (r)
 		goto unclaim;
-	r = gp_cuda_book(cu, &cu->blocks, (struct gp_range){ (uintptr_t)p, size }, bytes);
+	range = (struct gp_range){ (uintptr_t)p, size };
+	pthread_mutex_lock(&cu->books);
+	r = gp_range_set_insert(&cu->blocks, range.addr, size, bytes);
+	if (!r) {
+		r = cuda_pages_enter(cu, range, &held);
+		if (r)
+			gp_range_set_remove(&cu->blocks, range.addr, NULL);
+	}
+	pthread_mutex_unlock(&cu->books);
 	if (r)
 		goto release;
-	*addr = (uintptr_t)p;
-	gp_device_range_added(dev, (struct gp_range){ *addr, bytes }, false);
+	*addr = range.addr;
+	if (held.size)
+		gp_device_range_added(dev, held, !cuda_whole_pages(cu, range));
 	return 0;
 release:
 	(void)cudaFree(p);
@@ -140,12 +212,18 @@ unclaim:
 static int cuda_release(struct gp_device *dev, uint64_t addr)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
+	struct gp_range range, gone;
 	struct gp_range_entry e;
 	int r = cuda_unbook(cu, &cu->blocks, addr, "cudaFree", &e);
 
 	if (r)
 		return r;
-	gp_device_range_gone(dev, (struct gp_range){ e.addr, e.tag }, false);
+	range = (struct gp_range){ e.addr, e.size };
+	pthread_mutex_lock(&cu->books);
+	cuda_pages_leave(cu, range, &gone);
+	pthread_mutex_unlock(&cu->books);
+	if (gone.size)
+		gp_device_range_gone(dev, gone, !cuda_whole_pages(cu, range));
 	gp_cuda_unclaim(cu, e.tag);
 	/* Fails only where the context is lost, and the memory with it. */
 	return gp_cuda_result(dev, cudaFree((void *)(uintptr_t)addr), "cudaFree");
@@ -360,6 +438,7 @@ static void cuda_free(struct gp_cuda *cu)
 	gp_range_set_fini(&cu->blocks);
 	gp_range_set_fini(&cu->async);
 	gp_range_set_fini(&cu->maps);
+	gp_range_set_fini(&cu->pages);
 	pthread_mutex_destroy(&cu->books);
 	pthread_mutex_destroy(&cu->streams_lock);
 	free(cu);
@@ -485,6 +564,7 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	gp_range_set_init(&cu->blocks);
 	gp_range_set_init(&cu->async);
 	gp_range_set_init(&cu->maps);
+	gp_range_set_init(&cu->pages);
 	r = cuda_describe(cu, driver);
 	if (r) {
 		snprintf(why, why_size, "%s",

@@ -44,6 +44,7 @@ struct gp_cuda {
 	pthread_mutex_t books;
 	uint64_t held;                           /* counted against capacity */
 	struct gp_range_set blocks, async, maps; /* as asked for; tag: bytes they count for */
+	struct gp_range_set pages;               /* that reservations share; tag: how many */
 
 	cudaMemPool_t pool;
 	_Atomic uint64_t pool_reserved; /* as last asked */

@@ -133,7 +133,7 @@ run $sim "$made"
 ok $? "every allocator, results where they are said to be"
 ! grep -q -e "$(printf '\033')" out
 ok $? "no colour outside a terminal"
-[ "$(ls -A box/gpupool-out/made | wc -l)" -eq $((1 + 3 * $(grep -c '"label"' box/gpupool-out/made/result.json))) ] &&
+[ "$(ls -A box/gpupool-out/made | wc -l)" -eq $((2 + 3 * $(grep -c '"label"' box/gpupool-out/made/result.json))) ] &&
 	! ls -A box/gpupool-out/made | grep -q -e '\.tmp$' -e '^\.' &&
 	has box/gpupool-out/made/result.json '"schema": 1' '"utilization"' '"p99_99"' '"ns_per_op"' &&
 	has box/gpupool-out/made/raw.curve.tsv '^first_event	last_event	t_ns	requested_min	' &&

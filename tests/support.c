@@ -515,3 +515,10 @@ bool pool_has(const struct pool *p, enum gp_cap cap)
 {
 	return pool_bare(p)->ops->caps & cap;
 }
+
+bool test_spec_is_default(const char *spec)
+{
+	const char *options = strchr(spec, ':');
+
+	return !options || (!strncmp(options, ":grow=", 6) && !strchr(options, ','));
+}

@@ -138,5 +138,7 @@ void pool_refuses_free(struct pool *p, uint64_t addr, int want);
 /* Of the allocator itself, below the decorators. */
 const struct gp_allocator *pool_bare(const struct pool *p);
 bool pool_has(const struct pool *p, enum gp_cap cap);
+/* Claims are about an allocator as it is by default: does the spec set more than how it grows? */
+bool test_spec_is_default(const char *spec);
 
 #endif

@@ -76,7 +76,7 @@ static double high_water(const struct gp_trace *t, const char *spec)
 
 static void one(const char *trace, const char *what, double got, double expected)
 {
-	print_message("%-14s %-14s %.4f, expected %.3f\n", trace, what, got, expected);
+	print_message("# %-14s %-14s %.4f, expected %.3f\n", trace, what, got, expected);
 	assert_true(fabs(got / expected - 1) <= 0.02);
 }
 

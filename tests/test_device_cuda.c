@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The CUDA device on a real GPU: every hook, contents read back, the capacity limit, the texts of
- * faults, and that no error is left behind. Exits 77 (skipped) where there is no GPU, no driver or
+ * faults, and that no error is left behind. Skips where there is no GPU, no driver or
  * no CUDA in the build; what the refusal to open looks like is checked even then. Takes less than
  * 2 GiB of the card.
  */
@@ -18,7 +18,6 @@
 
 #include "allocators/device.h"
 
-#define SKIPPED 77
 
 static struct gp_device *open_capacity(uint64_t capacity)
 {
@@ -347,7 +346,7 @@ int main(void)
 		bool documented = (r == -ENODEV || r == -ENOSYS) && *why && !dev;
 
 		printf("1..0 # SKIP %s\n", why);
-		return documented ? SKIPPED : 1;
+		return documented ? 0 : 1;
 	}
 	gp_device_close(dev);
 	cmocka_set_message_output(CM_OUTPUT_TAP);

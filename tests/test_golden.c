@@ -72,12 +72,13 @@ static uint64_t driver_allocs(struct bench *b)
 	return s.calls[GP_CALL_RESERVE] + s.calls[GP_CALL_CREATE];
 }
 
+/* As the device counts: whole pages. */
 static uint64_t reserved(struct bench *b)
 {
-	struct gp_usage u;
+	struct gp_device_stats s;
 
-	gp_usage(b->a, &u);
-	return u.reserved_bytes;
+	gp_device_stats(b->dev, &s);
+	return s.reserved_bytes;
 }
 
 /* ---- fixed ---- */

@@ -108,7 +108,7 @@ tsan_launcher() {
 }
 
 run_tsan() {
-  local folder=$root/build-tsan launcher tests
+  local folder=$root/build-tsan launcher
   if ! launcher=$(tsan_launcher "$folder.probe"); then
     rm -rf "$folder.probe"
     say "ThreadSanitizer does not run on this machine: left out"
@@ -117,13 +117,9 @@ run_tsan() {
   rm -rf "$folder.probe"
   build_or_count threads "$folder" "${options[@]}" -Db_sanitize=thread -Db_lundef=false \
     -Dcuda=disabled || return 0
-  # shellcheck disable=SC2086 # a command of several words, or none
-  tests=$($launcher meson test -C "$folder" --no-rebuild --list 2>/dev/null |
-    sed -n 's,^.* / ,,p' | grep -E '^(conformance|wraps|engine|device_sim)' | sort -u)
-  [ -n "$tests" ] || die "no test with threads was found in $folder"
-  # shellcheck disable=SC2086 # a list of words
   TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
-    run_tests threads "$folder" --timeout-multiplier=10 ${launcher:+"--wrap=$launcher"} $tests
+    run_tests threads "$folder" --timeout-multiplier=10 --suite=threads \
+    ${launcher:+"--wrap=$launcher"}
 }
 
 run_valgrind() {

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Replays the reference traces through all allocators on a real GPU and, beside it, on the simulated
+# one, and draws the pictures: what results/ holds for an H200.
+set -euo pipefail
+
+usage() {
+  cat <<'TEXT'
+Usage: tools/gpu-run.sh [BUILD [OUT [JOB...]]]
+Needs an NVIDIA GPU with its driver, and gpupool built in BUILD (default: build;
+tools/quickstart.sh makes one). Writes OUT/JOB/DEVICE (default: results/local).
+
+JOBs (default: all of them):
+  llm          traces/llm.json: six steps of LLM training      about 30 s
+  churn_1MiB   1 000 pairs of 1 MiB: what cudaMalloc costs      about 5 s
+  churn_256B   1 000 000 pairs of 256 bytes: what a pool saves  about 6 minutes,
+               nearly all of it cudaMalloc and cudaFree
+TEXT
+}
+
+case ${1:-} in -h | --help) usage && exit 0 ;; esac
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=${1:-$root/build} out=${2:-$root/results/local}
+shift $(($# < 2 ? $# : 2))
+jobs=("$@")
+[ $# -gt 0 ] || jobs=(llm churn_1MiB churn_256B)
+
+replay=$build/tools/gpupool-replay gen=$build/tools/gpupool-gen plot=$build/tools/gpupool-plot
+if [ ! -x "$replay" ]; then
+  printf 'gpu-run.sh: no %s; build first: meson setup build && ninja -C build\n' "$replay" >&2
+  exit 2
+fi
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# job NAME TRACE OPTION...: the same replay on both devices
+job() {
+  local name=$1 trace=$2 device
+  for device in cuda sim; do
+    printf '\n== %s on %s\n' "$name" "$device"
+    "$replay" --device=$device --alloc=all --out="$out/$name/$device" "${@:3}" "$trace"
+    if command -v gnuplot >/dev/null; then
+      "$plot" "$out/$name/$device"
+    fi
+  done
+}
+
+for name in "${jobs[@]}"; do
+  case $name in
+    llm)
+      job llm "$root/traces/llm.json" --repeat=9
+      ;;
+    churn_1MiB)
+      "$gen" churn --count=1000 --size=1MiB --output="$scratch/churn_1MiB.jsonl"
+      job churn_1MiB "$scratch/churn_1MiB.jsonl" --repeat=9
+      ;;
+    churn_256B)
+      "$gen" churn --count=1000000 --size=256 --output="$scratch/churn_256B.jsonl"
+      job churn_256B "$scratch/churn_256B.jsonl" --repeat=1
+      ;;
+    *)
+      printf 'gpu-run.sh: unknown job "%s"\n\n' "$name" >&2
+      usage >&2
+      exit 2
+      ;;
+  esac
+done
+command -v gnuplot >/dev/null ||
+  printf '\nNo gnuplot here: copy %s to a machine that has it and run gpupool-plot on each folder.\n' "$out"
