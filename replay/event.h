@@ -28,6 +28,7 @@ enum gp_op {
 const char *gp_op_name(enum gp_op op);
 
 #define GP_EVENT_DEFERRED 1 /* FREE: a RECLAIM of the same id follows later; `link` is its index */
+#define GP_EVENT_ASSUMED  2 /* ALLOC: not recorded; the block was live when the recording began */
 
 /* 32 bytes. */
 struct gp_event {

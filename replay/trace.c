@@ -54,6 +54,9 @@ struct gp_trace *gp_trace_destroy(struct gp_trace *t)
 	for (uint32_t i = 0; i < t->n_marks; i++)
 		free(t->marks[i]);
 	free(t->marks);
+	for (uint32_t i = 0; i < t->n_notes; i++)
+		free(t->notes[i]);
+	free(t->notes);
 	free(t->stream_handles);
 	free(t->addrs);
 	free(t->events);
@@ -146,6 +149,8 @@ int gp_trace_load_input(struct gp_input *in, const struct gp_trace_options *opti
 	r = trace_input_fault(in, b, r);
 	if (!r)
 		r = gp_trace_builder_finish(b, out);
+	if (!r)
+		(*out)->format = format->name;
 	if (r)
 		snprintf(why, why_size, "%s", gp_trace_builder_why(b));
 	gp_trace_builder_destroy(b);

@@ -31,6 +31,12 @@ struct gp_trace {
 	uint64_t n_allocs, n_frees;
 	uint64_t load_bytes; /* most requested bytes live at once; live until RECLAIM, else FREE */
 	uint64_t load_event; /* where that is first reached */
+	/* ALLOC events at the front that no recording holds: blocks that were live when it began. */
+	uint64_t n_assumed, assumed_bytes;
+	/* What the file does not say, or what reading it left out: a sentence each, for people. */
+	char **notes;
+	uint32_t n_notes;
+	const char *format; /* name of the reader; "" when built otherwise */
 	/* --lenient: what was skipped, by kind; 0 everywhere otherwise. */
 	uint64_t skipped[8]; /* enum gp_skip */
 };
@@ -49,8 +55,19 @@ enum gp_skip {
 
 const char *gp_skip_name(enum gp_skip kind);
 
+/* Which memory, where a recording holds several kinds. */
+enum gp_memory_kind {
+	GP_MEMORY_DEVICE, /* of the GPU, not managed */
+	GP_MEMORY_HOST,   /* pinned, pageable: whatever is not the GPU's */
+	GP_MEMORY_ANY,
+};
+
 struct gp_trace_options {
 	bool lenient;
+	bool has_gpu;            /* recordings of several GPUs: take this one; else the busiest, */
+	uint32_t gpu;            /* with a note that says so                                     */
+	enum gp_memory_kind memory;
+	bool inclusive_ends;     /* lifetimes (minimalloc): the end itself is still live */
 	/* Progress, called now and then with bytes read and the total (0: not known); may be NULL. */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;
@@ -79,6 +96,8 @@ struct gp_trace_record {
 	uint64_t t_ns;
 	uint64_t addr;     /* 0: none */
 	const char *mark;  /* MARK: the name */
+	bool assumed;      /* ALLOC: was live when the recording began. May be added at any time
+			    * before its free; goes to the front, at time 0 */
 };
 
 struct gp_trace_builder *gp_trace_builder_create(const char *path,
@@ -95,6 +114,10 @@ int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const cha
 /* Lenient: counts and returns true; strict: returns false, and the reader refuses. */
 bool gp_trace_builder_skip(struct gp_trace_builder *b, enum gp_skip kind);
 const char *gp_trace_builder_why(const struct gp_trace_builder *b);
+/* What was asked for. */
+const struct gp_trace_options *gp_trace_builder_options(const struct gp_trace_builder *b);
+/* Adds a sentence to the trace's notes; the same one twice counts once. 0 or -ENOMEM. */
+int gp_trace_builder_note(struct gp_trace_builder *b, const char *fmt, ...) GP_PRINTF(2, 3);
 /* Ends the building: *out is owned by the caller, the builder is only fit for destroy. */
 int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out);
 

@@ -107,8 +107,10 @@ struct gp_trace_builder *gp_trace_builder_create(const char *path,
 	gp_id_map_init(&b->streams);
 	gp_id_map_init(&b->threads);
 	b->trace = calloc(1, sizeof(*b->trace));
-	if (b->trace)
+	if (b->trace) {
+		b->trace->format = "";
 		b->trace->path = strdup(path);
+	}
 	if (!b->trace || !b->trace->path || gp_trace_builder_header(b, NULL, NULL, NULL, 0))
 		return gp_trace_builder_destroy(b);
 	return b;
@@ -117,6 +119,11 @@ struct gp_trace_builder *gp_trace_builder_create(const char *path,
 const char *gp_trace_builder_why(const struct gp_trace_builder *b)
 {
 	return b->why;
+}
+
+const struct gp_trace_options *gp_trace_builder_options(const struct gp_trace_builder *b)
+{
+	return &b->options;
 }
 
 int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
@@ -183,6 +190,34 @@ static bool trace_resize(void *p, size_t n, size_t element_size)
 		return false;
 	*array = next;
 	return true;
+}
+
+int gp_trace_builder_note(struct gp_trace_builder *b, const char *fmt, ...)
+{
+	struct gp_trace *t = b->trace;
+	uint32_t n = t->n_notes;
+	char text[512], *copy;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	copy = trace_copy_text(text);
+	if (!copy)
+		return trace_no_memory(b);
+	for (uint32_t i = 0; i < n; i++)
+		if (!strcmp(t->notes[i], copy)) {
+			free(copy);
+			return 0;
+		}
+	if ((!n || gp_is_pow2(n)) &&
+	    !trace_resize(&t->notes, n ? 2 * (size_t)n : 1, sizeof(*t->notes))) {
+		free(copy);
+		return trace_no_memory(b);
+	}
+	t->notes[n] = copy;
+	t->n_notes = n + 1;
+	return 0;
 }
 
 static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
@@ -356,8 +391,8 @@ static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_rec
 static int trace_check_time(struct gp_trace_builder *b, const struct gp_trace_record *r,
 			    uint64_t line, uint64_t *t_ns)
 {
-	*t_ns = r->t_ns;
-	if (r->t_ns >= b->last_ns)
+	*t_ns = r->assumed ? 0 : r->t_ns;
+	if (r->assumed || r->t_ns >= b->last_ns)
 		return 0;
 	*t_ns = b->last_ns;
 	if (gp_trace_builder_skip(b, GP_SKIP_TIME_BACK))
@@ -410,6 +445,11 @@ static int trace_fill(struct gp_trace_builder *b, const struct gp_trace_record *
 		e->lg_align_flags = (uint8_t)(r->align ? gp_floor_log2(r->align) : 0);
 		if (gp_id_map_put(&b->ids, r->id, (uint32_t)t->n_events))
 			return trace_no_memory(b);
+		if (r->assumed) {
+			e->lg_align_flags |= GP_EVENT_ASSUMED << 6;
+			t->n_assumed++;
+			t->assumed_bytes += r->size;
+		}
 		t->n_ids++;
 		t->n_allocs++;
 	} else if (r->op == GP_OP_FREE || r->op == GP_OP_RECLAIM) {
@@ -446,7 +486,8 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 		ret = trace_fill(b, r, &e, alloc);
 	if (ret)
 		return ret;
-	b->last_ns = e.t_ns;
+	if (!r->assumed)
+		b->last_ns = e.t_ns;
 	if (t->addrs)
 		t->addrs[t->n_events] = addr;
 	t->events[t->n_events++] = e;
@@ -480,6 +521,45 @@ static bool trace_find_load(struct gp_trace *t, size_t *at)
 	return true;
 }
 
+static bool trace_is_assumed(const struct gp_event *e)
+{
+	return e->op == GP_OP_ALLOC && gp_event_flags(e) & GP_EVENT_ASSUMED;
+}
+
+/* Moves the assumed allocations to the front; both parts keep their order. */
+static int trace_front_assumed(struct gp_trace_builder *b)
+{
+	struct gp_trace *t = b->trace;
+	uint32_t *place = malloc(t->n_events * sizeof(*place));
+	struct gp_event *events = malloc(t->n_events * sizeof(*events));
+	uint64_t *addrs = t->addrs ? malloc(t->n_events * sizeof(*addrs)) : NULL;
+	uint32_t front = 0, rest = (uint32_t)t->n_assumed;
+
+	if (!place || !events || (t->addrs && !addrs)) {
+		free(place);
+		free(events);
+		free(addrs);
+		return trace_no_memory(b);
+	}
+	for (size_t i = 0; i < t->n_events; i++)
+		place[i] = trace_is_assumed(&t->events[i]) ? front++ : rest++;
+	for (size_t i = 0; i < t->n_events; i++) {
+		struct gp_event *e = &events[place[i]];
+
+		*e = t->events[i];
+		if (e->link != GP_EVENT_NONE)
+			e->link = place[e->link];
+		if (addrs)
+			addrs[place[i]] = t->addrs[i];
+	}
+	free(place);
+	free(t->events);
+	free(t->addrs);
+	t->events = events;
+	t->addrs = addrs;
+	return 0;
+}
+
 /* An index made dense is always below its count, in a trace without events too. */
 static int trace_finish_counts(struct gp_trace_builder *b)
 {
@@ -502,6 +582,10 @@ int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out)
 	if (r)
 		return r;
 	gp_id_map_fini(&b->ids);
+	if (t->n_assumed)
+		r = trace_front_assumed(b);
+	if (r)
+		return r;
 	if (!trace_find_load(t, &at)) {
 		b->n_seen = at + 1;
 		return gp_trace_builder_refuse(b, 0,
