@@ -57,11 +57,16 @@ enum gp_cap {
 	GP_CAP_TIER = 1 << 5,       /* works below a parent (gp_allocator_create_under)  */
 };
 
+#define GP_OPTION_TEXT_MAX 96
+
 enum gp_option_type {
 	GP_OPTION_SIZE,   /* uint64_t, bytes: 64K, 2MiB, 1048576 */
 	GP_OPTION_COUNT,  /* uint64_t                            */
 	GP_OPTION_BOOL,   /* bool: true|false, yes|no, 1|0       */
 	GP_OPTION_CHOICE, /* unsigned: index into choices        */
+	GP_OPTION_FRACTION, /* double, 0 .. 1                    */
+	GP_OPTION_TEXT,   /* char[GP_OPTION_TEXT_MAX], which init makes sense of; a comma only inside
+			   * [brackets]                          */
 };
 
 /* One setting of an allocator. The core writes the default, then what the user gave, into the

@@ -233,6 +233,11 @@ int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 	return device_done(dev, GP_CALL_UNMAP, t0, dev->ops->unmap(dev, addr, size));
 }
 
+int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle)
+{
+	return dev->ops->use_stream ? dev->ops->use_stream(dev, index, handle) : -ENOTSUP;
+}
+
 int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
 {
 	uint64_t t0 = gp_ticks();

@@ -80,6 +80,8 @@ struct gp_device_ops {
 	int (*mem_info)(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 	int (*memset)(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
 	int (*read)(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+	/* Optional. */
+	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
 	/* Where info.async. */
 	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
 	int (*async_free)(struct gp_device *dev, uint64_t addr, uint32_t stream);
@@ -118,7 +120,8 @@ struct gp_device_config {
 	uint64_t lose_bytes;  /* each release or destroy leaks this much of the capacity */
 };
 
-/* Opens a device. *whyp (static or in `why`, never freed) explains a failure in one line.
+/* Opens a device, which the caller closes. 0, or -errno with one line in `why`; *out is written
+ * only on 0. cfg is copied, but for the file that cfg->profile names, which is read here.
  * gp_device_open_cuda: -ENODEV no driver or no GPU; -ENOSYS built without CUDA. */
 int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **out, char *why,
 		       size_t why_size);
@@ -140,6 +143,10 @@ int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
 /* Records an event on `from` and makes `to` wait for it: work queued on `to` from now on runs
  * after everything now queued on `from`. */
 int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to);
+/* For a program that brings its own streams: `handle` (a cudaStream_t, which stays the program's)
+ * is from now on the stream of this index. To be called before anything uses the index: -EBUSY
+ * after that. -ENOTSUP on sim. */
+int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle);
 int gp_device_sync(struct gp_device *dev);
 int gp_device_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 int gp_device_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);

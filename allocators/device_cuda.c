@@ -289,14 +289,32 @@ static int cuda_stream_at(struct gp_cuda *cu, uint32_t index, struct gp_cuda_str
 	return 0;
 }
 
-/* The default stream needs no look into the table. */
+static int cuda_use_stream(struct gp_device *dev, uint32_t index, void *handle)
+{
+	struct gp_cuda *cu = gp_cuda_of(dev);
+	int r;
+
+	pthread_mutex_lock(&cu->streams_lock);
+	r = index < cu->n_streams ? 0 : streams_grow(cu, index);
+	if (!r && cu->streams[index].made)
+		r = gp_device_fault(dev, -EBUSY, "stream %" PRIu32 ": in use already", index);
+	if (!r) {
+		cu->streams[index].stream = handle;
+		cu->streams[index].made = true;
+		cu->streams[index].borrowed = true;
+	}
+	pthread_mutex_unlock(&cu->streams_lock);
+	return r;
+}
+
+/* The default stream needs no look into the table, unless the program has its own for it. */
 static int cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out)
 {
 	struct gp_cuda_stream *s;
 	int r;
 
 	*out = NULL;
-	if (!index)
+	if (!index && !cu->n_streams)
 		return 0;
 	pthread_mutex_lock(&cu->streams_lock);
 	r = cuda_stream_at(cu, index, &s);
@@ -431,7 +449,7 @@ static void cuda_free(struct gp_cuda *cu)
 	for (uint32_t i = 0; i < cu->n_streams; i++) {
 		if (cu->streams[i].event)
 			(void)cudaEventDestroy(cu->streams[i].event);
-		if (cu->streams[i].stream)
+		if (cu->streams[i].stream && !cu->streams[i].borrowed)
 			(void)cudaStreamDestroy(cu->streams[i].stream);
 	}
 	free(cu->streams);
@@ -462,6 +480,7 @@ static const struct gp_device_ops cuda_ops = {
 	.reserve = cuda_reserve,
 	.release = cuda_release,
 	.stream_wait = cuda_stream_wait,
+	.use_stream = cuda_use_stream,
 	.sync = cuda_sync,
 	.mem_info = cuda_mem_info,
 	.memset = cuda_memset,

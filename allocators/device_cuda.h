@@ -33,6 +33,7 @@ struct gp_cuda_stream {
 	cudaStream_t stream; /* NULL is the default stream, index 0 */
 	cudaEvent_t event;   /* recorded on this stream when another one waits */
 	bool made;
+	bool borrowed; /* the program's own: not ours to destroy */
 };
 
 struct gp_cuda {

@@ -25,8 +25,9 @@ enum gp_grow {
 	GP_GROW_PREALLOC,
 };
 
-/* What a pool knows of streams. IGNORE puts all memory on one timeline: the best any stream rule
- * could do for memory, and wrong for a program with several streams. */
+/* What a pool knows of streams. IGNORE puts all memory on one timeline: no memory is held back, so
+ * it shows about what the rule costs (not a strict bound: other choices of holes may turn out better
+ * or worse), and it is wrong for a program with several streams. */
 enum gp_stream_rule {
 	GP_STREAMS_RULE,
 	GP_STREAMS_IGNORE,
@@ -67,7 +68,7 @@ extern const char *const gp_grow_choices[], *const gp_stream_rule_choices[];
 	{ .name = "cache", .help = "largest block in per-thread caches (0: none)",                 \
 	  .type = GP_OPTION_SIZE, .offset = offsetof(owner, member.cache), .default_text = "1M",   \
 	  .max = GP_SIZE_MAX },                                                                    \
-	{ .name = "streams", .help = "ignore: reuse across streams at once (a bound, not safe)",   \
+	{ .name = "streams", .help = "ignore: reuse across streams at once (shows what the rule costs)",   \
 	  .type = GP_OPTION_CHOICE, .offset = offsetof(owner, member.streams),                     \
 	  .default_text = "rule", .choices = gp_stream_rule_choices }
 

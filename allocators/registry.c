@@ -234,6 +234,31 @@ static int registry_set_choice(const struct gp_option *o, const char *text, unsi
 	return registry_refuse(why, why_size, "%s: %s=%s: expected %s", owner, o->name, text, list);
 }
 
+static int registry_set_fraction(const struct gp_option *o, const char *text, double *value,
+				 const char *owner, char *why, size_t why_size)
+{
+	char *end = NULL;
+	double v = isdigit((unsigned char)*text) || *text == '.' ? strtod(text, &end) : -1;
+
+	if (!end || *end || !(v >= 0 && v <= 1))
+		return registry_refuse(why, why_size, "%s: %s=%s: expected a number from 0 to 1, "
+				       "such as 0.8", owner, o->name, text);
+	*value = v;
+	return 0;
+}
+
+static int registry_set_text(const struct gp_option *o, const char *text, char *value,
+			     const char *owner, char *why, size_t why_size)
+{
+	size_t n = strlen(text);
+
+	if (n >= GP_OPTION_TEXT_MAX)
+		return registry_refuse(why, why_size, "%s: %s: expected at most %d characters",
+				       owner, o->name, GP_OPTION_TEXT_MAX - 1);
+	memcpy(value, text, n + 1);
+	return 0;
+}
+
 static int registry_set(struct gp_allocator *a, const struct gp_option *o, const char *text,
 			char *why, size_t why_size)
 {
@@ -250,6 +275,10 @@ static int registry_set(struct gp_allocator *a, const struct gp_option *o, const
 				       a->ops->name, o->name, text);
 	case GP_OPTION_CHOICE:
 		return registry_set_choice(o, text, value, a->ops->name, why, why_size);
+	case GP_OPTION_FRACTION:
+		return registry_set_fraction(o, text, value, a->ops->name, why, why_size);
+	case GP_OPTION_TEXT:
+		return registry_set_text(o, text, value, a->ops->name, why, why_size);
 	}
 	return -EINVAL;
 }
@@ -275,16 +304,30 @@ static int registry_set_pair(struct gp_allocator *a, char *pair, char *why, size
 			       nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
+/* Cuts the first pair off the list; commas inside [brackets] are part of a value. NULL: no more. */
+static char *registry_next_pair(char **rest)
+{
+	char *pair = *rest, *p;
+	int depth = 0;
+
+	if (!pair)
+		return NULL;
+	for (p = pair; *p && (*p != ',' || depth > 0); p++)
+		depth += (*p == '[') - (*p == ']');
+	*rest = *p ? p + 1 : NULL;
+	*p = '\0';
+	return pair;
+}
+
 static int registry_set_all(struct gp_allocator *a, char *pairs, char *why, size_t why_size)
 {
-	char *save = NULL;
 	int r = 0;
 
 	for (const struct gp_option *o = a->ops->options; o && o->name && !r; o++)
 		r = registry_set(a, o, o->default_text, why, why_size);
 	if (!pairs || r)
 		return r;
-	for (char *p = strtok_r(pairs, ",", &save); p && !r; p = strtok_r(NULL, ",", &save))
+	for (char *p; !r && (p = registry_next_pair(&pairs));)
 		r = registry_set_pair(a, p, why, why_size);
 	return r;
 }

@@ -61,6 +61,9 @@ static int atomic_target(struct gp_atomic_file *f, const char *path, bool *direc
 	bool exists = stat(path, &st) == 0;
 
 	*direct = exists && !S_ISREG(st.st_mode);
+	/* A name too long, a link that leads to itself: a rename would find out too late. */
+	if (!exists && errno != ENOENT)
+		return -errno;
 	if (exists && S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (exists && access(path, W_OK) != 0)

@@ -12,6 +12,9 @@
  * Overhead    the mean over pairs of readings with nothing in between, leaving out those disturbed
  *             by an interrupt. The mean and not the least: some counters advance in steps of 10 ns,
  *             where the least pair is 0 and says nothing.
+ * Step        the intervals between two readings with more or less work between them, sorted, lie
+ *             one step apart. Some processors add 1 to a reading that would repeat the last one, so
+ *             that the step is the gap which, with those above it, covers half of the range.
  * Threads     pthread_once
  */
 #include <pthread.h>
@@ -23,6 +26,7 @@
 #define CLOCK_SPAN_NS  20000000u
 #define CLOCK_BRACKETS 64
 #define CLOCK_PAIRS    4096
+#define CLOCK_DELAYS   64 /* the most work between two readings: some tens of nanoseconds */
 #define CLOCK_TRIES    3
 
 struct sighting {
@@ -120,6 +124,35 @@ static bool clock_measure_overhead(double *out)
 	return true;
 }
 
+static double clock_measure_step(void)
+{
+	static uint64_t intervals[CLOCK_PAIRS];
+	/* Longer ones than most were disturbed. */
+	size_t n = CLOCK_PAIRS * 9 / 10 - 1, first = n;
+	uint64_t range, covered = 0, step = 0;
+
+	for (size_t i = 0; i < CLOCK_PAIRS; i++) {
+		uint64_t t0 = gp_ticks();
+
+		for (volatile size_t k = i % CLOCK_DELAYS; k; k--)
+			;
+		intervals[i] = gp_clock_between(t0, gp_ticks());
+	}
+	qsort(intervals, CLOCK_PAIRS, sizeof(intervals[0]), clock_compare);
+	range = intervals[n] - intervals[0];
+	for (size_t i = 0; i < n; i++)
+		intervals[i] = intervals[i + 1] - intervals[i];
+	qsort(intervals, n, sizeof(intervals[0]), clock_compare);
+	/* The gaps at least half as wide as the one that passes the middle are the steps. */
+	while (2 * covered < range) {
+		step = intervals[--first];
+		covered += step;
+	}
+	while (first && 2 * intervals[first - 1] > step)
+		first--;
+	return first < n ? (double)range / (double)(n - first) : 1;
+}
+
 static void clock_calibrate(void)
 {
 	double overhead = 0;
@@ -131,6 +164,7 @@ static void clock_calibrate(void)
 		return;
 	clock_state.overhead_ticks = (uint64_t)(overhead + 0.5);
 	clock_state.overhead_ns = overhead * clock_state.ns_per_tick;
+	clock_state.step_ns = clock_measure_step() * clock_state.ns_per_tick;
 }
 
 const struct gp_clock *gp_clock_get(void)

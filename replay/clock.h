@@ -12,6 +12,7 @@ struct gp_clock {
 	double ns_per_tick;
 	uint64_t overhead_ticks; /* a pair of readings with nothing between them shows this much */
 	double overhead_ns;      /* the same, not rounded */
+	double step_ns;          /* the counter advances by this much at a time */
 };
 
 /* Calibrates on the first call (about 20 ms), at no cost from then on. NULL: the counter of this
@@ -39,9 +40,12 @@ static inline uint64_t gp_clock_ns(const struct gp_clock *c, uint64_t ticks)
 	return (uint64_t)(int64_t)((double)(int64_t)ticks * c->ns_per_tick + 0.5);
 }
 
+/* At most 2^62, decades away: that can be added to a reading without overflow. */
 static inline uint64_t gp_clock_ticks(const struct gp_clock *c, double ns)
 {
-	return (uint64_t)(ns / c->ns_per_tick);
+	double ticks = ns / c->ns_per_tick;
+
+	return ticks < 0x1p62 ? (uint64_t)ticks : UINT64_C(1) << 62;
 }
 
 #endif

@@ -34,39 +34,43 @@ const char *gp_status_name(enum gp_status s)
 
 /* ---- what is known of a job beforehand ---- */
 
-/* Size of the allocation that event `e` makes or ends, as typical_size counts it. */
-static uint64_t env_size(const struct gp_trace *trace, const struct gp_event *e)
+/* What typical_size counts of an ALLOC, FREE or RECLAIM. */
+static uint64_t env_size(const struct gp_event *e)
 {
-	const struct gp_event *alloc = e->op == GP_OP_ALLOC ? e : &trace->events[e->link];
-
-	return gp_align_up(gp_min_u64(alloc->size, GP_SIZE_MAX), GP_ALIGN);
+	return gp_align_up(gp_min_u64(e->size, GP_SIZE_MAX), GP_ALIGN);
 }
 
-/* The rank-th smallest size, from 0. Radix selection, one byte of the answer at a time: eight
- * passes over the events and no memory, whatever the sizes are. */
-static uint64_t env_select(const struct gp_trace *trace, uint64_t rank)
+static bool env_allocates(const struct gp_event *e)
+{
+	return e->op == GP_OP_ALLOC && e->size;
+}
+
+/* The rank-th smallest size, from 0; none is above `most`. Radix selection, one byte of the answer
+ * at a time: a few passes over the events and no memory, whatever the sizes are. The lowest byte
+ * of a size is always 0. */
+static uint64_t env_select(const struct gp_trace *trace, uint64_t rank, uint64_t most)
 {
 	uint64_t prefix = 0;
 
-	for (unsigned shift = 56;; shift -= 8) {
+	_Static_assert(GP_ALIGN == 256, "sizes are whole multiples of the lowest digit");
+	for (unsigned shift = gp_floor_log2(most) & ~7u; shift; shift -= 8) {
 		uint64_t counts[256] = { 0 };
 		unsigned digit = 0;
 
 		for (size_t i = 0; i < trace->n_events; i++) {
 			uint64_t size;
 
-			if (gp_program_action(trace, i) != GP_ACTION_ALLOC)
+			if (!env_allocates(&trace->events[i]))
 				continue;
-			size = env_size(trace, &trace->events[i]);
+			size = env_size(&trace->events[i]);
 			if ((size ^ prefix) >> shift < 256)
 				counts[(size >> shift) & 255]++;
 		}
 		while (digit < 255 && rank >= counts[digit])
 			rank -= counts[digit++];
 		prefix |= (uint64_t)digit << shift;
-		if (!shift)
-			return prefix;
 	}
+	return prefix;
 }
 
 static uint64_t env_most_live(const struct gp_trace *trace, uint64_t typical_size)
@@ -78,7 +82,7 @@ static uint64_t env_most_live(const struct gp_trace *trace, uint64_t typical_siz
 
 		if (action != GP_ACTION_ALLOC && action != GP_ACTION_FREE)
 			continue;
-		if (env_size(trace, &trace->events[i]) > typical_size)
+		if (env_size(&trace->events[i]) > typical_size)
 			continue;
 		if (action == GP_ACTION_ALLOC)
 			most = gp_max_u64(most, ++live);
@@ -90,14 +94,18 @@ static uint64_t env_most_live(const struct gp_trace *trace, uint64_t typical_siz
 
 void gp_engine_env(const struct gp_trace *trace, struct gp_env *out)
 {
-	uint64_t n = 0;
+	uint64_t n = 0, most = 0;
 
 	*out = (struct gp_env){ .threads = 1, .streams = trace->n_streams };
-	for (size_t i = 0; i < trace->n_events; i++)
-		n += gp_program_action(trace, i) == GP_ACTION_ALLOC;
+	for (size_t i = 0; i < trace->n_events; i++) {
+		if (!env_allocates(&trace->events[i]))
+			continue;
+		most = gp_max_u64(most, env_size(&trace->events[i]));
+		n++;
+	}
 	if (!n)
 		return;
-	out->typical_size = env_select(trace, (n * 9 + 9) / 10 - 1);
+	out->typical_size = env_select(trace, (n * 9 + 9) / 10 - 1, most);
 	out->typical_live = env_most_live(trace, out->typical_size);
 }
 

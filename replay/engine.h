@@ -72,7 +72,7 @@ struct gp_window {
 
 struct gp_option_value {
 	const char *name;
-	char value[40];
+	char value[GP_OPTION_TEXT_MAX];
 };
 
 /* The result of one allocator on one trace. Bytes, nanoseconds, ratios 0 .. 1. */
@@ -119,6 +119,7 @@ struct gp_run {
 	} throughput;
 	struct gp_window *windows;
 	size_t n_windows;
+	uint64_t curve_ns; /* what following the curve took, without the audits at its end */
 
 	/* --pace: how late calls started, and response time (from the deadline to the end). */
 	bool paced;

@@ -97,4 +97,5 @@ void gp_environment_gather(struct gp_environment *env, const struct gp_device_in
 	environment_date(env->date, sizeof(env->date));
 	/* NAN is written as null: not known. */
 	env->timer_overhead_ns = clock ? clock->overhead_ns : NAN;
+	env->timer_step_ns = clock ? clock->step_ns : NAN;
 }

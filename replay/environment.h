@@ -15,7 +15,8 @@ struct gp_environment {
 	char kernel[96];          /* "Linux 6.1.0 x86_64"                       */
 	char compiler[64];        /* "gcc 12.2.0"                               */
 	const char *build;        /* Meson's build type, or what the compiler says of it */
-	double timer_overhead_ns; /* one pair of clock readings, part of every latency */
+	double timer_overhead_ns; /* one pair of clock readings; taken off every latency */
+	double timer_step_ns;     /* what the clock advances by; no latency is finer     */
 	struct gp_device_info device;
 };
 

@@ -27,20 +27,33 @@ enum gp_op {
 /* As the trace formats spell it: "alloc", "segment_map", ... */
 const char *gp_op_name(enum gp_op op);
 
-#define GP_EVENT_DEFERRED 1 /* FREE: a RECLAIM of the same id follows later; `link` is its index */
-#define GP_EVENT_ASSUMED  2 /* ALLOC: not recorded; the block was live when the recording began */
+/* Which facts an event of this kind carries; the others are 0. */
+enum gp_op_use {
+	GP_USE_SIZE = 1,   /* `size` is asked for                            */
+	GP_USE_STREAM = 2, /* `stream` is one the program or its driver used */
+	GP_USE_THREAD = 4, /* `thread`: the program itself called            */
+	GP_USE_ADDR = 8,   /* it may have a recorded address                 */
+};
+
+/* Of a FREE and RECLAIM: what is not its block's. */
+unsigned gp_op_uses(enum gp_op op);
+
+#define GP_EVENT_DEFERRED 1 /* FREE: a RECLAIM of the same id follows later; `link` is its index   \
+			     */
+#define GP_EVENT_ASSUMED 2  /* ALLOC: not recorded; the block was live when the recording began */
 
 /* 32 bytes. */
 struct gp_event {
-	uint64_t t_ns;    /* since the first event; never decreases                            */
-	uint64_t size;    /* ALLOC, FREE, RECLAIM, SEGMENT_*, OOM: requested bytes             */
-	uint32_t id;      /* ALLOC, FREE, RECLAIM: dense block id, one per allocation; MARK: name */
-	uint32_t link;    /* ALLOC: index of its FREE, or GP_EVENT_NONE; FREE: see flags, else index
-			   * of its ALLOC; RECLAIM: index of its ALLOC                         */
-	uint32_t stream;  /* dense; of a FREE and RECLAIM: its block's                          */
-	uint16_t thread;  /* dense; who called                                                 */
-	uint8_t op;       /* enum gp_op                                                        */
-	uint8_t lg_align_flags; /* low 6 bits: log2 of the alignment asked for (ALLOC); high 2: flags */
+	uint64_t t_ns; /* since the first event; never decreases                            */
+	uint64_t size; /* ALLOC, FREE, RECLAIM, SEGMENT_*, OOM: requested bytes             */
+	uint32_t id;   /* ALLOC, FREE, RECLAIM: block id, counting the ALLOC events; MARK: which */
+	uint32_t link; /* ALLOC: index of its FREE, or GP_EVENT_NONE; FREE: see flags, else index
+			* of its ALLOC; RECLAIM: index of its ALLOC                         */
+	uint32_t stream; /* dense; of a FREE and RECLAIM: its block's                          */
+	uint16_t thread; /* dense; who called                                                 */
+	uint8_t op;      /* enum gp_op                                                        */
+	uint8_t lg_align_flags; /* low 6 bits: log2 of the alignment asked for (ALLOC); high 2:
+				   flags */
 };
 
 #define GP_EVENT_NONE UINT32_MAX

@@ -133,6 +133,7 @@ static void curve_loop(struct curve_pass *p)
 {
 	const struct gp_trace *trace = p->job->trace;
 	const struct gp_action_op *op = p->job->program.ops, *end = op + p->job->program.n_ops;
+	uint64_t start = gp_ticks();
 	bool on = true;
 
 	for (size_t i = 0; on && i < trace->n_events; i++) {
@@ -142,6 +143,8 @@ static void curve_loop(struct curve_pass *p)
 		if (on && i % GP_POLL_OPS == 0)
 			on = !gp_job_poll(p->job, curve_phase, i, trace->n_events);
 	}
+	p->job->run->curve_ns =
+		gp_clock_ns(p->job->clock, gp_clock_between(start, gp_ticks()));
 }
 
 /* Runs the allocator's own audit. */

@@ -10,12 +10,6 @@
 
 #include "program.h"
 
-/* Does the free or reclaim `e` give back a block that an allocator handed out? */
-static bool program_frees_memory(const struct gp_trace *trace, const struct gp_event *e)
-{
-	return e->link < trace->n_events && trace->events[e->link].size > 0;
-}
-
 enum gp_action gp_program_action(const struct gp_trace *trace, size_t i)
 {
 	const struct gp_event *e = &trace->events[i];
@@ -26,9 +20,9 @@ enum gp_action gp_program_action(const struct gp_trace *trace, size_t i)
 	case GP_OP_FREE:
 		if (gp_event_flags(e) & GP_EVENT_DEFERRED)
 			return GP_ACTION_NONE;
-		return program_frees_memory(trace, e) ? GP_ACTION_FREE : GP_ACTION_NONE;
+		return e->size ? GP_ACTION_FREE : GP_ACTION_NONE;
 	case GP_OP_RECLAIM:
-		return program_frees_memory(trace, e) ? GP_ACTION_FREE : GP_ACTION_NONE;
+		return e->size ? GP_ACTION_FREE : GP_ACTION_NONE;
 	case GP_OP_TRIM:
 		return GP_ACTION_TRIM;
 	case GP_OP_SYNC:

@@ -52,13 +52,13 @@ static json_t *text(const char *s)
 
 static json_t *report_environment(const struct gp_environment *env)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "date",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "date",
 			 text(env->date), "cpu", text(env->cpu), "cores", whole(env->cores),
 			 "kernel", text(env->kernel), "compiler", text(env->compiler), "build",
 			 text(env->build), "timer_overhead_ns", number(env->timer_overhead_ns),
-			 "gpu", text(env->device.name), "driver", text(env->device.driver),
-			 "gpu_bytes", whole(env->device.total_bytes), "simulated",
-			 (int)env->device.simulated);
+			 "timer_step_ns", number(env->timer_step_ns), "gpu",
+			 text(env->device.name), "driver", text(env->device.driver), "gpu_bytes",
+			 whole(env->device.total_bytes), "simulated", (int)env->device.simulated);
 }
 
 /* What else than the runs' own options has a say in the figures. */

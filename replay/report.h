@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report: the result document (JSON, DESIGN section 8) and the files beside it.
+ * report: the result document (JSON, "schema": 1) and the files beside it.
  *
  *   DIR/result.json              the document
  *   DIR/summary.tsv              one line per run, for plots (see gp_report_write_summary)

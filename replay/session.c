@@ -75,6 +75,7 @@ static void session_option_text(const struct gp_allocator *a, const struct gp_op
 {
 	const unsigned char *at = a->state + o->offset;
 	uint64_t number;
+	double fraction;
 	unsigned choice;
 	bool yes;
 
@@ -90,6 +91,13 @@ static void session_option_text(const struct gp_allocator *a, const struct gp_op
 	case GP_OPTION_BOOL:
 		memcpy(&yes, at, sizeof(yes));
 		snprintf(buf, size, "%s", yes ? "true" : "false");
+		break;
+	case GP_OPTION_FRACTION:
+		memcpy(&fraction, at, sizeof(fraction));
+		snprintf(buf, size, "%g", fraction);
+		break;
+	case GP_OPTION_TEXT:
+		snprintf(buf, size, "%s", (const char *)at);
 		break;
 	case GP_OPTION_CHOICE:
 		memcpy(&choice, at, sizeof(choice));

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "formats/format.h"
 
@@ -34,6 +35,23 @@ const char *gp_op_name(enum gp_op op)
 	return names[op];
 }
 
+unsigned gp_op_uses(enum gp_op op)
+{
+	static const unsigned uses[GP_OP_N] = {
+		[GP_OP_ALLOC] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_THREAD | GP_USE_ADDR,
+		[GP_OP_FREE] = GP_USE_THREAD,
+		[GP_OP_SYNC] = GP_USE_THREAD,
+		[GP_OP_TRIM] = GP_USE_THREAD,
+		[GP_OP_SEGMENT_ALLOC] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_ADDR,
+		[GP_OP_SEGMENT_FREE] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_ADDR,
+		[GP_OP_SEGMENT_MAP] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_ADDR,
+		[GP_OP_SEGMENT_UNMAP] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_ADDR,
+		[GP_OP_OOM] = GP_USE_SIZE | GP_USE_STREAM | GP_USE_THREAD,
+	};
+
+	return uses[op];
+}
+
 const char *gp_skip_name(enum gp_skip kind)
 {
 	static const char *const names[] = {
@@ -47,6 +65,38 @@ const char *gp_skip_name(enum gp_skip kind)
 	return names[kind];
 }
 
+const char *gp_skip_text(enum gp_skip kind)
+{
+	static const char *const texts[] = {
+		[GP_SKIP_UNKNOWN_OP] = "an operation that is not known",
+		[GP_SKIP_BAD_EVENT] = "a value is missing or impossible",
+		[GP_SKIP_DUPLICATE_ID] = "an allocation of a block that is live",
+		[GP_SKIP_UNKNOWN_ID] = "a free of a block that is not live",
+		[GP_SKIP_TIME_BACK] = "time goes back",
+		[GP_SKIP_DUPLICATE_KEY] = "a key twice",
+		[GP_SKIP_UNKNOWN_KEY] = "a key that is not known",
+		[GP_SKIP_TAIL] = "the file breaks off, or goes on with something else",
+	};
+
+	_Static_assert(GP_ARRAY_LEN(texts) == GP_SKIP_N, "every kind has its text");
+	return texts[kind];
+}
+
+/* What is not part of the map that the file is. */
+static void trace_free_arrays(struct gp_trace *t)
+{
+	if (t->map_bytes) {
+		munmap(t->map, t->map_bytes);
+	} else if (t->map) {
+		free(t->map);
+	} else {
+		free(t->stream_handles);
+		free(t->thread_handles);
+		free(t->addrs);
+		free(t->events);
+	}
+}
+
 struct gp_trace *gp_trace_destroy(struct gp_trace *t)
 {
 	if (!t)
@@ -57,15 +107,36 @@ struct gp_trace *gp_trace_destroy(struct gp_trace *t)
 	for (uint32_t i = 0; i < t->n_notes; i++)
 		free(t->notes[i]);
 	free(t->notes);
-	free(t->stream_handles);
-	free(t->addrs);
-	free(t->events);
+	trace_free_arrays(t);
 	free(t->name);
 	free(t->source);
 	free(t->device_name);
 	free(t->path);
 	free(t);
 	return NULL;
+}
+
+void gp_trace_record_at(const struct gp_trace *t, size_t i, struct gp_trace_record *out)
+{
+	const struct gp_event *e = &t->events[i];
+	unsigned uses = gp_op_uses((enum gp_op)e->op);
+
+	*out = (struct gp_trace_record){
+		.op = (enum gp_op)e->op,
+		.t_ns = e->t_ns,
+		.size = uses & GP_USE_SIZE ? e->size : 0,
+		.stream = uses & GP_USE_STREAM ? t->stream_handles[e->stream] : 0,
+		.thread = uses & GP_USE_THREAD ? t->thread_handles[e->thread] : 0,
+		.addr = t->addrs && uses & GP_USE_ADDR ? t->addrs[i] : 0,
+	};
+	if (e->op == GP_OP_MARK)
+		out->mark = t->marks[e->id];
+	else
+		out->id = (uint64_t)e->id + 1;
+	if (e->op == GP_OP_ALLOC) {
+		out->align = gp_event_lg_align(e) ? UINT64_C(1) << gp_event_lg_align(e) : 0;
+		out->assumed = (gp_event_flags(e) & GP_EVENT_ASSUMED) != 0;
+	}
 }
 
 /* ---- loading ---- */

@@ -21,39 +21,55 @@ struct gp_trace {
 	uint64_t device_bytes;             /* memory of the recorded device; 0: not given */
 	struct gp_event *events;
 	size_t n_events;
-	uint64_t *addrs;     /* [event]: recorded address of ALLOC and SEGMENT_*; NULL: none recorded */
-	uint32_t n_ids;      /* = number of ALLOC events */
+	uint64_t *addrs; /* [event]: recorded address of ALLOC and SEGMENT_*; NULL: none recorded */
+	uint32_t n_ids;  /* = number of ALLOC events */
 	uint32_t n_streams, n_threads;
 	uint64_t *stream_handles; /* [n_streams]: as the recording spells them */
+	uint64_t *thread_handles; /* [n_threads]: the same                     */
 	char **marks;
 	uint32_t n_marks;
 	/* Totals. */
 	uint64_t n_allocs, n_frees;
 	uint64_t load_bytes; /* most requested bytes live at once; live until RECLAIM, else FREE */
 	uint64_t load_event; /* where that is first reached */
-	/* ALLOC events at the front that no recording holds: blocks that were live when it began. */
+	/* ALLOC events at the front that no recording holds: blocks that were live when it began.
+	 */
 	uint64_t n_assumed, assumed_bytes;
 	/* What the file does not say, or what reading it left out: a sentence each, for people. */
 	char **notes;
 	uint32_t n_notes;
 	const char *format; /* name of the reader; "" when built otherwise */
+	/* Where events, addrs and the handles lie when a file is used as it is (trace_image.h):
+	 * read only. map_bytes: it was mapped; 0: it is from malloc, or there is none. */
+	void *map;
+	size_t map_bytes;
 	/* --lenient: what was skipped, by kind; 0 everywhere otherwise. */
 	uint64_t skipped[8]; /* enum gp_skip */
 };
 
 enum gp_skip {
 	GP_SKIP_UNKNOWN_OP,
-	GP_SKIP_BAD_EVENT,      /* wrong type, missing or impossible value */
+	GP_SKIP_BAD_EVENT, /* wrong type, missing or impossible value */
 	GP_SKIP_DUPLICATE_ID,
 	GP_SKIP_UNKNOWN_ID,
-	GP_SKIP_TIME_BACK,      /* kept, with the time of the event before */
-	GP_SKIP_DUPLICATE_KEY,  /* the last one counts */
-	GP_SKIP_UNKNOWN_KEY,    /* of an event; the rest of it is kept */
-	GP_SKIP_TAIL,           /* truncated file or trailing garbage */
+	GP_SKIP_TIME_BACK,     /* kept, with the time of the event before */
+	GP_SKIP_DUPLICATE_KEY, /* the last one counts */
+	GP_SKIP_UNKNOWN_KEY,   /* of an event; the rest of it is kept */
+	GP_SKIP_TAIL,          /* truncated file or trailing garbage */
 	GP_SKIP_N
 };
 
 const char *gp_skip_name(enum gp_skip kind);
+/* A sentence for people, where nothing more is known. */
+const char *gp_skip_text(enum gp_skip kind);
+
+/* Something that lenient reading left out or put right. */
+struct gp_trace_issue {
+	enum gp_skip kind;
+	uint64_t line;    /* of the file; 0: it has none */
+	uint64_t event;   /* how many events were met so far, this one included */
+	const char *text; /* what is wrong, what was expected; valid during the call */
+};
 
 /* Which memory, where a recording holds several kinds. */
 enum gp_memory_kind {
@@ -64,13 +80,17 @@ enum gp_memory_kind {
 
 struct gp_trace_options {
 	bool lenient;
-	bool has_gpu;            /* recordings of several GPUs: take this one; else the busiest, */
-	uint32_t gpu;            /* with a note that says so                                     */
+	bool has_gpu; /* recordings of several GPUs: take this one; else the busiest, */
+	uint32_t gpu; /* with a note that says so                                     */
 	enum gp_memory_kind memory;
-	bool inclusive_ends;     /* lifetimes (minimalloc): the end itself is still live */
-	/* Progress, called now and then with bytes read and the total (0: not known); may be NULL. */
+	bool inclusive_ends; /* lifetimes (minimalloc): the end itself is still live */
+	/* Progress, called now and then with bytes read and the total (0: not known); may be NULL.
+	 */
 	void (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *progress_arg;
+	/* Lenient: called for each thing that is counted in `skipped`; may be NULL. */
+	void (*issue)(void *arg, const struct gp_trace_issue *issue);
+	void *issue_arg;
 };
 
 /* Loads a file of any known format, gzipped or not; path "-" is standard input. 0, or -errno with
@@ -88,17 +108,20 @@ struct gp_trace_builder;
 /* One event as a file spells it. */
 struct gp_trace_record {
 	enum gp_op op;
-	uint64_t id;       /* ALLOC, FREE, RECLAIM */
-	uint64_t size;     /* ALLOC, SEGMENT_*, OOM */
-	uint64_t align;    /* ALLOC; 0: none; else a power of two */
-	uint64_t stream;   /* any value: made dense */
-	uint64_t thread;   /* any value: made dense */
+	uint64_t id;     /* ALLOC, FREE, RECLAIM */
+	uint64_t size;   /* ALLOC, SEGMENT_*, OOM */
+	uint64_t align;  /* ALLOC; 0: none; else a power of two */
+	uint64_t stream; /* any value: made dense */
+	uint64_t thread; /* any value: made dense */
 	uint64_t t_ns;
-	uint64_t addr;     /* 0: none */
-	const char *mark;  /* MARK: the name */
-	bool assumed;      /* ALLOC: was live when the recording began. May be added at any time
-			    * before its free; goes to the front, at time 0 */
+	uint64_t addr;    /* 0: none */
+	const char *mark; /* MARK: the name */
+	bool assumed;     /* ALLOC: was live when the recording began. May be added at any time
+			   * before its free; goes to the front, at time 0 */
 };
+
+/* Event i of a trace as a file would spell it; the ids count from 1. The mark is the trace's. */
+void gp_trace_record_at(const struct gp_trace *t, size_t i, struct gp_trace_record *out);
 
 struct gp_trace_builder *gp_trace_builder_create(const char *path,
 						 const struct gp_trace_options *options);
@@ -106,12 +129,22 @@ struct gp_trace_builder *gp_trace_builder_destroy(struct gp_trace_builder *b);
 /* Any may be NULL / 0. Copied. */
 int gp_trace_builder_header(struct gp_trace_builder *b, const char *name, const char *source,
 			    const char *device_name, uint64_t device_bytes);
-/* line: position in the file for messages; 0: "event N" instead. 0, -EINVAL (why() says), -ENOMEM. */
-int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_record *r, uint64_t line);
+/* line: position in the file for messages; 0: "event N" instead. 0, -EINVAL (why() says), -ENOMEM.
+ */
+int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_record *r,
+			 uint64_t line);
 /* A reader's own refusal, in the same form; returns -EINVAL. Under lenient, use _skip. */
 int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
 	GP_PRINTF(3, 4);
-/* Lenient: counts and returns true; strict: returns false, and the reader refuses. */
+/* The same for a file without lines: "PATH: byte N: ...", from 0. */
+int gp_trace_builder_refuse_at(struct gp_trace_builder *b, uint64_t byte, const char *fmt, ...)
+	GP_PRINTF(3, 4);
+/* What lenient reading may leave out. Lenient: counts it, tells the issue callback and returns
+ * GP_REFUSED: go on without it. Strict: the refusal, -EINVAL. */
+int gp_trace_builder_problem(struct gp_trace_builder *b, enum gp_skip kind, uint64_t line,
+			     const char *fmt, ...) GP_PRINTF(4, 5);
+/* The same where there is more to do than to refuse: lenient, counts and returns true; strict,
+ * returns false, and the reader refuses. */
 bool gp_trace_builder_skip(struct gp_trace_builder *b, enum gp_skip kind);
 const char *gp_trace_builder_why(const struct gp_trace_builder *b);
 /* What was asked for. */

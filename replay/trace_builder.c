@@ -17,70 +17,17 @@
  *              finish.
  * Threads      caller serialises.
  */
-#include "trace.h"
+#include "trace_builder.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "id_map.h"
-
-#define TRACE_SIZE_MAX    (UINT64_C(1) << 63)
-#define TRACE_THREADS_MAX ((uint32_t)UINT16_MAX + 1)
-#define TRACE_EVENTS_MIN  1024u
-#define TRACE_PATH_SHOWN  200u /* bytes of it in a message */
-
-/* What add does with the fields of a record. */
-enum trace_use {
-	TRACE_SIZE = 1,   /* `size` is asked for                           */
-	TRACE_STREAM = 2, /* `stream` is one the program or its driver used */
-	TRACE_THREAD = 4, /* the program itself called                      */
-	TRACE_ADDR = 8,   /* `addr` is kept                                 */
-};
-
-static const unsigned trace_uses[GP_OP_N] = {
-	[GP_OP_ALLOC] = TRACE_SIZE | TRACE_STREAM | TRACE_THREAD | TRACE_ADDR,
-	[GP_OP_FREE] = TRACE_THREAD,
-	[GP_OP_SYNC] = TRACE_THREAD,
-	[GP_OP_TRIM] = TRACE_THREAD,
-	[GP_OP_SEGMENT_ALLOC] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
-	[GP_OP_SEGMENT_FREE] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
-	[GP_OP_SEGMENT_MAP] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
-	[GP_OP_SEGMENT_UNMAP] = TRACE_SIZE | TRACE_STREAM | TRACE_ADDR,
-	[GP_OP_OOM] = TRACE_SIZE | TRACE_STREAM | TRACE_THREAD,
-};
-
-struct gp_trace_builder {
-	struct gp_trace *trace;
-	struct gp_trace_options options;
-	size_t capacity; /* of events, and of addrs where there are any */
-	uint64_t n_seen; /* records offered: "event N" in messages, from 1 */
-	uint64_t last_ns;
-	struct gp_id_map ids;     /* id of the file -> index of its last ALLOC */
-	struct gp_id_map streams; /* stream of the file -> dense */
-	struct gp_id_map threads;
-	char why[512];
-};
+#define TRACE_EVENTS_MIN 1024u
+#define TRACE_PATH_SHOWN 200u /* bytes of it in a message */
 
 /* ---- memory, messages ---- */
-
-/* A copy fit to be shown: names end up on terminals and in pictures, so that control characters,
- * the two-byte ones of C1 included, become '?'. */
-static char *trace_copy_text(const char *s)
-{
-	char *copy = strdup(s ? s : "");
-
-	for (unsigned char *p = (unsigned char *)copy; p && *p; p++) {
-		if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) {
-			*p++ = '?';
-			*p = '?';
-		} else if (*p < 0x20 || *p == 0x7f) {
-			*p = '?';
-		}
-	}
-	return copy;
-}
 
 struct gp_trace_builder *gp_trace_builder_destroy(struct gp_trace_builder *b)
 {
@@ -126,36 +73,93 @@ const struct gp_trace_options *gp_trace_builder_options(const struct gp_trace_bu
 	return &b->options;
 }
 
-int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
+/* Begins a message: "PATH:LINE: ", or "PATH: event N: " where lines are not known. */
+static size_t trace_place(struct gp_trace_builder *b, const char *before, uint64_t n)
 {
 	const char *path = b->trace->path;
 	size_t length = strlen(path);
 	const char *dots = length > TRACE_PATH_SHOWN ? "..." : "";
-	va_list ap;
-	int n;
 
 	/* The end of a long path says more than its beginning. */
 	path += length > TRACE_PATH_SHOWN ? length - TRACE_PATH_SHOWN : 0;
-	if (line)
-		n = snprintf(b->why, sizeof(b->why), "%s%s:%llu: ", dots, path,
-			     (unsigned long long)line);
-	else
-		n = snprintf(b->why, sizeof(b->why), "%s%s: event %llu: ", dots, path,
-			     (unsigned long long)b->n_seen);
+	return (size_t)snprintf(b->why, sizeof(b->why), "%s%s:%s%llu: ", dots, path, before,
+				(unsigned long long)n);
+}
+
+static size_t trace_line(struct gp_trace_builder *b, uint64_t line)
+{
+	return line ? trace_place(b, "", line) : trace_place(b, " event ", b->n_seen);
+}
+
+int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
+{
+	size_t n = trace_line(b, line);
+	va_list ap;
+
 	va_start(ap, fmt);
-	vsnprintf(b->why + n, sizeof(b->why) - (size_t)n, fmt, ap);
+	vsnprintf(b->why + n, sizeof(b->why) - n, fmt, ap);
 	va_end(ap);
 	return -EINVAL;
 }
 
+int gp_trace_builder_refuse_at(struct gp_trace_builder *b, uint64_t byte, const char *fmt, ...)
+{
+	size_t n = trace_place(b, " byte ", byte);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(b->why + n, sizeof(b->why) - n, fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+/* Counts what lenient reading leaves out; false: it was counted before. */
+static bool trace_count_skip(struct gp_trace_builder *b, enum gp_skip kind)
+{
+	if (kind == GP_SKIP_TAIL && b->trace->skipped[kind])
+		return false; /* a file has one tail, whoever notices it */
+	b->trace->skipped[kind]++;
+	return true;
+}
+
+static void trace_tell_issue(struct gp_trace_builder *b, enum gp_skip kind, uint64_t line,
+			     const char *text)
+{
+	struct gp_trace_issue issue = {
+		.kind = kind, .line = line, .event = b->n_seen, .text = text
+	};
+
+	b->options.issue(b->options.issue_arg, &issue);
+}
+
 bool gp_trace_builder_skip(struct gp_trace_builder *b, enum gp_skip kind)
 {
-	if (b->options.lenient && (kind != GP_SKIP_TAIL || !b->trace->skipped[kind]))
-		b->trace->skipped[kind]++; /* a file has one tail, whoever notices it */
+	if (b->options.lenient && trace_count_skip(b, kind) && b->options.issue)
+		trace_tell_issue(b, kind, 0, gp_skip_text(kind));
 	return b->options.lenient;
 }
 
-static int trace_no_memory(struct gp_trace_builder *b)
+int gp_trace_builder_problem(struct gp_trace_builder *b, enum gp_skip kind, uint64_t line,
+			     const char *fmt, ...)
+{
+	size_t n = 0;
+	va_list ap;
+
+	/* Only who looks at the text pays for it: a bad log may have millions of these. */
+	if (b->options.lenient && (!trace_count_skip(b, kind) || !b->options.issue))
+		return GP_REFUSED;
+	if (!b->options.lenient)
+		n = trace_line(b, line);
+	va_start(ap, fmt);
+	vsnprintf(b->why + n, sizeof(b->why) - n, fmt, ap);
+	va_end(ap);
+	if (!b->options.lenient)
+		return -EINVAL;
+	trace_tell_issue(b, kind, line, b->why);
+	return GP_REFUSED;
+}
+
+int gp_trace_no_memory(struct gp_trace_builder *b)
 {
 	snprintf(b->why, sizeof(b->why), "%s: out of memory after %zu events", b->trace->path,
 		 b->trace->n_events);
@@ -170,15 +174,15 @@ int gp_trace_builder_header(struct gp_trace_builder *b, const char *name, const 
 	free(t->name);
 	free(t->source);
 	free(t->device_name);
-	t->name = trace_copy_text(name);
-	t->source = trace_copy_text(source);
-	t->device_name = trace_copy_text(device_name);
+	t->name = gp_trace_copy_text(name);
+	t->source = gp_trace_copy_text(source);
+	t->device_name = gp_trace_copy_text(device_name);
 	t->device_bytes = device_bytes;
-	return t->name && t->source && t->device_name ? 0 : trace_no_memory(b);
+	return t->name && t->source && t->device_name ? 0 : gp_trace_no_memory(b);
 }
 
 /* Room for `n` elements; *p is unchanged when there is no memory. */
-static bool trace_resize(void *p, size_t n, size_t element_size)
+bool gp_trace_resize(void *p, size_t n, size_t element_size)
 {
 	void **array = p;
 	void *next;
@@ -192,32 +196,46 @@ static bool trace_resize(void *p, size_t n, size_t element_size)
 	return true;
 }
 
-int gp_trace_builder_note(struct gp_trace_builder *b, const char *fmt, ...)
+/* Takes the text over. */
+static int trace_add_note(struct gp_trace_builder *b, char *text)
 {
 	struct gp_trace *t = b->trace;
 	uint32_t n = t->n_notes;
-	char text[512], *copy;
-	va_list ap;
 
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	copy = trace_copy_text(text);
-	if (!copy)
-		return trace_no_memory(b);
-	for (uint32_t i = 0; i < n; i++)
-		if (!strcmp(t->notes[i], copy)) {
-			free(copy);
+	for (uint32_t i = 0; i < n; i++) {
+		if (!strcmp(t->notes[i], text) || n == GP_TRACE_NOTES_MAX) {
+			free(text);
 			return 0;
 		}
-	if ((!n || gp_is_pow2(n)) &&
-	    !trace_resize(&t->notes, n ? 2 * (size_t)n : 1, sizeof(*t->notes))) {
-		free(copy);
-		return trace_no_memory(b);
 	}
-	t->notes[n] = copy;
+	if ((!n || gp_is_pow2(n)) &&
+	    !gp_trace_resize(&t->notes, n ? 2 * (size_t)n : 1, sizeof(*t->notes))) {
+		free(text);
+		return gp_trace_no_memory(b);
+	}
+	t->notes[n] = text;
 	t->n_notes = n + 1;
 	return 0;
+}
+
+int gp_trace_builder_note(struct gp_trace_builder *b, const char *fmt, ...)
+{
+	char *text, *copy;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	va_end(ap);
+	text = malloc((size_t)n + 1);
+	if (!text)
+		return gp_trace_no_memory(b);
+	va_start(ap, fmt);
+	vsnprintf(text, (size_t)n + 1, fmt, ap);
+	va_end(ap);
+	copy = gp_trace_copy_text(text);
+	free(text);
+	return copy ? trace_add_note(b, copy) : gp_trace_no_memory(b);
 }
 
 static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
@@ -227,15 +245,15 @@ static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
 
 	if (t->n_events == capacity) {
 		capacity = capacity ? 2 * capacity : TRACE_EVENTS_MIN;
-		if (!trace_resize(&t->events, capacity, sizeof(*t->events)))
-			return trace_no_memory(b);
-		if (t->addrs && !trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
-			return trace_no_memory(b);
+		if (!gp_trace_resize(&t->events, capacity, sizeof(*t->events)))
+			return gp_trace_no_memory(b);
+		if (t->addrs && !gp_trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
+			return gp_trace_no_memory(b);
 		b->capacity = capacity;
 	}
 	if (with_addrs && !t->addrs) {
-		if (!trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
-			return trace_no_memory(b);
+		if (!gp_trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
+			return gp_trace_no_memory(b);
 		memset(t->addrs, 0, t->n_events * sizeof(*t->addrs));
 	}
 	return 0;
@@ -256,33 +274,41 @@ static uint32_t trace_dense(struct gp_id_map *m, uint64_t key)
 	return dense;
 }
 
-static int trace_set_stream(struct gp_trace_builder *b, struct gp_event *e, uint64_t stream)
+int gp_trace_set_stream(struct gp_trace_builder *b, struct gp_event *e, uint64_t stream)
 {
 	struct gp_trace *t = b->trace;
 	uint32_t n = b->streams.n;
 
 	e->stream = trace_dense(&b->streams, stream);
 	if (e->stream == GP_ID_MAP_NONE)
-		return trace_no_memory(b);
+		return gp_trace_no_memory(b);
 	if (e->stream < n)
 		return 0;
 	/* One more: the array grows whenever its length is a power of two. */
 	if ((!n || gp_is_pow2(n)) &&
-	    !trace_resize(&t->stream_handles, n ? 2 * (size_t)n : 1, sizeof(*t->stream_handles)))
-		return trace_no_memory(b);
+	    !gp_trace_resize(&t->stream_handles, n ? 2 * (size_t)n : 1, sizeof(*t->stream_handles)))
+		return gp_trace_no_memory(b);
 	t->stream_handles[n] = stream;
 	t->n_streams = n + 1;
 	return 0;
 }
 
-static int trace_set_thread(struct gp_trace_builder *b, struct gp_event *e, uint64_t thread)
+int gp_trace_set_thread(struct gp_trace_builder *b, struct gp_event *e, uint64_t thread)
 {
+	struct gp_trace *t = b->trace;
+	uint32_t n = b->threads.n;
 	uint32_t dense = trace_dense(&b->threads, thread);
 
 	if (dense == GP_ID_MAP_NONE)
-		return trace_no_memory(b);
+		return gp_trace_no_memory(b);
 	e->thread = (uint16_t)dense; /* trace_check_common() kept it in range */
-	b->trace->n_threads = b->threads.n;
+	if (dense < n)
+		return 0;
+	if ((!n || gp_is_pow2(n)) &&
+	    !gp_trace_resize(&t->thread_handles, n ? 2 * (size_t)n : 1, sizeof(*t->thread_handles)))
+		return gp_trace_no_memory(b);
+	t->thread_handles[n] = thread;
+	t->n_threads = n + 1;
 	return 0;
 }
 
@@ -293,11 +319,11 @@ static int trace_add_mark(struct gp_trace_builder *b, struct gp_event *e, const 
 	char *copy;
 
 	if ((!n || gp_is_pow2(n)) &&
-	    !trace_resize(&t->marks, n ? 2 * (size_t)n : 1, sizeof(*t->marks)))
-		return trace_no_memory(b);
-	copy = trace_copy_text(name);
+	    !gp_trace_resize(&t->marks, n ? 2 * (size_t)n : 1, sizeof(*t->marks)))
+		return gp_trace_no_memory(b);
+	copy = gp_trace_copy_text(name);
 	if (!copy)
-		return trace_no_memory(b);
+		return gp_trace_no_memory(b);
 	t->marks[n] = copy;
 	t->n_marks = n + 1;
 	e->id = n;
@@ -306,34 +332,30 @@ static int trace_add_mark(struct gp_trace_builder *b, struct gp_event *e, const 
 
 /* ---- the rules ---- */
 
-/* A refusal, or, lenient, a count; for `return` in the checks below, whose callers take
- * GP_REFUSED for "leave this event out". */
-#define TRACE_REFUSE(b, line, kind, ...)                                                           \
-	(gp_trace_builder_skip(b, kind) ? GP_REFUSED                                               \
-					: gp_trace_builder_refuse(b, line, __VA_ARGS__))
-
 static int trace_check_common(struct gp_trace_builder *b, const struct gp_trace_record *r,
 			      uint64_t line)
 {
 	const char *op = gp_op_name(r->op);
 
-	if (r->size > TRACE_SIZE_MAX)
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
-				    "%s of %llu bytes, expected a size of at most 2^63", op,
-				    (unsigned long long)r->size);
+	if (r->size > GP_TRACE_SIZE_MAX)
+		return gp_trace_builder_problem(b, GP_SKIP_BAD_EVENT, line,
+						"%s of %llu bytes, expected a size of at most 2^63",
+						op, (unsigned long long)r->size);
 	if (r->align && (!gp_is_pow2(r->align) || r->align > GP_SIZE_MAX))
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
-				    "\"align\" is %llu, expected a power of two of at most 2^60",
-				    (unsigned long long)r->align);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_BAD_EVENT, line,
+			"\"align\" is %llu, expected a power of two of at most 2^60",
+			(unsigned long long)r->align);
 	if (r->op == GP_OP_MARK && !r->mark)
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
-				    "a mark without a name, expected "
-				    "\"name\"");
-	if ((trace_uses[r->op] & TRACE_THREAD) && b->threads.n == TRACE_THREADS_MAX &&
+		return gp_trace_builder_problem(b, GP_SKIP_BAD_EVENT, line,
+						"a mark without a name, expected "
+						"\"name\"");
+	if ((gp_op_uses(r->op) & GP_USE_THREAD) && b->threads.n == GP_TRACE_THREADS_MAX &&
 	    gp_id_map_find(&b->threads, r->thread) == GP_ID_MAP_NONE)
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
-				    "one thread more, expected at most %u different ones",
-				    TRACE_THREADS_MAX);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_BAD_EVENT, line,
+			"one thread more, expected at most %u different ones",
+			GP_TRACE_THREADS_MAX);
 	return 0;
 }
 
@@ -343,9 +365,10 @@ static int trace_check_alloc(struct gp_trace_builder *b, const struct gp_trace_r
 	uint32_t at = gp_id_map_find(&b->ids, r->id);
 
 	if (at != GP_ID_MAP_NONE && b->trace->events[at].link == GP_EVENT_NONE)
-		return TRACE_REFUSE(b, line, GP_SKIP_DUPLICATE_ID,
-				    "alloc of id %llu, which is live, expected an id not in use",
-				    (unsigned long long)r->id);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_DUPLICATE_ID, line,
+			"alloc of id %llu, which is live, expected an id not in use",
+			(unsigned long long)r->id);
 	return 0;
 }
 
@@ -360,29 +383,31 @@ static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_rec
 	uint32_t end;
 
 	if (at == GP_ID_MAP_NONE)
-		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
-				    "%s of unknown id %llu, expected an id allocated before", op,
-				    id);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_UNKNOWN_ID, line,
+			"%s of unknown id %llu, expected an id allocated before", op, id);
 	end = events[at].link;
 	if (r->op == GP_OP_FREE && end != GP_EVENT_NONE)
-		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
-				    "free of id %llu, which was freed before (double free), "
-				    "expected a live id",
-				    id);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_UNKNOWN_ID, line,
+			"free of id %llu, which was freed before (double free), "
+			"expected a live id",
+			id);
 	if (r->op == GP_OP_RECLAIM && end == GP_EVENT_NONE)
-		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
-				    "reclaim of id %llu, which is live, expected its free before",
-				    id);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_UNKNOWN_ID, line,
+			"reclaim of id %llu, which is live, expected its free before", id);
 	if (r->op == GP_OP_RECLAIM && gp_event_flags(&events[end]) & GP_EVENT_DEFERRED)
-		return TRACE_REFUSE(b, line, GP_SKIP_UNKNOWN_ID,
-				    "reclaim of id %llu, which was reclaimed before, expected one "
-				    "reclaim after each free at most",
-				    id);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_UNKNOWN_ID, line,
+			"reclaim of id %llu, which was reclaimed before, expected one "
+			"reclaim after each free at most",
+			id);
 	if (r->size && r->size != events[at].size)
-		return TRACE_REFUSE(b, line, GP_SKIP_BAD_EVENT,
-				    "%s of id %llu with %llu bytes, expected the %llu of its alloc",
-				    op, id, (unsigned long long)r->size,
-				    (unsigned long long)events[at].size);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_BAD_EVENT, line,
+			"%s of id %llu with %llu bytes, expected the %llu of its alloc", op, id,
+			(unsigned long long)r->size, (unsigned long long)events[at].size);
 	*alloc = at;
 	return 0;
 }
@@ -391,14 +416,16 @@ static int trace_check_end(struct gp_trace_builder *b, const struct gp_trace_rec
 static int trace_check_time(struct gp_trace_builder *b, const struct gp_trace_record *r,
 			    uint64_t line, uint64_t *t_ns)
 {
+	int ret;
+
 	*t_ns = r->assumed ? 0 : r->t_ns;
 	if (r->assumed || r->t_ns >= b->last_ns)
 		return 0;
 	*t_ns = b->last_ns;
-	if (gp_trace_builder_skip(b, GP_SKIP_TIME_BACK))
-		return 0;
-	return gp_trace_builder_refuse(b, line, "time goes back to %llu ns, expected %llu or later",
+	ret = gp_trace_builder_problem(b, GP_SKIP_TIME_BACK, line,
+				       "time goes back to %llu ns, expected %llu or later",
 				       (unsigned long long)r->t_ns, (unsigned long long)b->last_ns);
+	return ret == GP_REFUSED ? 0 : ret;
 }
 
 /* ---- adding ---- */
@@ -429,22 +456,22 @@ static int trace_fill(struct gp_trace_builder *b, const struct gp_trace_record *
 		      struct gp_event *e, uint32_t alloc)
 {
 	struct gp_trace *t = b->trace;
-	unsigned use = trace_uses[r->op];
+	unsigned use = gp_op_uses(r->op);
 	int ret = 0;
 
-	if (use & TRACE_SIZE)
+	if (use & GP_USE_SIZE)
 		e->size = r->size;
-	if (use & TRACE_STREAM)
-		ret = trace_set_stream(b, e, r->stream);
-	if (!ret && use & TRACE_THREAD)
-		ret = trace_set_thread(b, e, r->thread);
+	if (use & GP_USE_STREAM)
+		ret = gp_trace_set_stream(b, e, r->stream);
+	if (!ret && use & GP_USE_THREAD)
+		ret = gp_trace_set_thread(b, e, r->thread);
 	if (ret)
 		return ret;
 	if (r->op == GP_OP_ALLOC) {
 		e->id = t->n_ids;
 		e->lg_align_flags = (uint8_t)(r->align ? gp_floor_log2(r->align) : 0);
 		if (gp_id_map_put(&b->ids, r->id, (uint32_t)t->n_events))
-			return trace_no_memory(b);
+			return gp_trace_no_memory(b);
 		if (r->assumed) {
 			e->lg_align_flags |= GP_EVENT_ASSUMED << 6;
 			t->n_assumed++;
@@ -464,7 +491,7 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 {
 	struct gp_trace *t = b->trace;
 	struct gp_event e = { .link = GP_EVENT_NONE, .op = (uint8_t)r->op };
-	uint64_t addr = trace_uses[r->op] & TRACE_ADDR ? r->addr : 0;
+	uint64_t addr = gp_op_uses(r->op) & GP_USE_ADDR ? r->addr : 0;
 	uint32_t alloc = GP_EVENT_NONE;
 	int ret;
 
@@ -491,112 +518,5 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 	if (t->addrs)
 		t->addrs[t->n_events] = addr;
 	t->events[t->n_events++] = e;
-	return 0;
-}
-
-/* ---- the end ---- */
-
-/* The most bytes live at once. False: they exceed what a size may be. */
-static bool trace_find_load(struct gp_trace *t, size_t *at)
-{
-	uint64_t live = 0;
-
-	for (size_t i = 0; i < t->n_events; i++) {
-		const struct gp_event *e = &t->events[i];
-		bool deferred = gp_event_flags(e) & GP_EVENT_DEFERRED;
-
-		if (e->op == GP_OP_ALLOC) {
-			*at = i;
-			if (e->size > TRACE_SIZE_MAX - live)
-				return false;
-			live += e->size;
-			if (live > t->load_bytes) {
-				t->load_bytes = live;
-				t->load_event = i;
-			}
-		} else if (e->op == GP_OP_RECLAIM || (e->op == GP_OP_FREE && !deferred)) {
-			live -= e->size;
-		}
-	}
-	return true;
-}
-
-static bool trace_is_assumed(const struct gp_event *e)
-{
-	return e->op == GP_OP_ALLOC && gp_event_flags(e) & GP_EVENT_ASSUMED;
-}
-
-/* Moves the assumed allocations to the front; both parts keep their order. */
-static int trace_front_assumed(struct gp_trace_builder *b)
-{
-	struct gp_trace *t = b->trace;
-	uint32_t *place = malloc(t->n_events * sizeof(*place));
-	struct gp_event *events = malloc(t->n_events * sizeof(*events));
-	uint64_t *addrs = t->addrs ? malloc(t->n_events * sizeof(*addrs)) : NULL;
-	uint32_t front = 0, rest = (uint32_t)t->n_assumed;
-
-	if (!place || !events || (t->addrs && !addrs)) {
-		free(place);
-		free(events);
-		free(addrs);
-		return trace_no_memory(b);
-	}
-	for (size_t i = 0; i < t->n_events; i++)
-		place[i] = trace_is_assumed(&t->events[i]) ? front++ : rest++;
-	for (size_t i = 0; i < t->n_events; i++) {
-		struct gp_event *e = &events[place[i]];
-
-		*e = t->events[i];
-		if (e->link != GP_EVENT_NONE)
-			e->link = place[e->link];
-		if (addrs)
-			addrs[place[i]] = t->addrs[i];
-	}
-	free(place);
-	free(t->events);
-	free(t->addrs);
-	t->events = events;
-	t->addrs = addrs;
-	return 0;
-}
-
-/* An index made dense is always below its count, in a trace without events too. */
-static int trace_finish_counts(struct gp_trace_builder *b)
-{
-	struct gp_trace *t = b->trace;
-	struct gp_event unused;
-
-	if (!t->n_streams && trace_set_stream(b, &unused, 0))
-		return -ENOMEM;
-	if (!t->n_threads)
-		t->n_threads = 1;
-	return 0;
-}
-
-int gp_trace_builder_finish(struct gp_trace_builder *b, struct gp_trace **out)
-{
-	struct gp_trace *t = b->trace;
-	size_t n = t->n_events ? t->n_events : 1, at = 0;
-	int r = trace_finish_counts(b);
-
-	if (r)
-		return r;
-	gp_id_map_fini(&b->ids);
-	if (t->n_assumed)
-		r = trace_front_assumed(b);
-	if (r)
-		return r;
-	if (!trace_find_load(t, &at)) {
-		b->n_seen = at + 1;
-		return gp_trace_builder_refuse(b, 0,
-					       "more than 2^63 bytes live at once, expected "
-					       "less");
-	}
-	/* Shrinking may fail as little as it may matter. */
-	(void)trace_resize(&t->events, n, sizeof(*t->events));
-	if (t->addrs)
-		(void)trace_resize(&t->addrs, n, sizeof(*t->addrs));
-	b->trace = NULL;
-	*out = t;
 	return 0;
 }

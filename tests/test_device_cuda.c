@@ -284,6 +284,22 @@ static void threads_share_the_device(void **state)
 	gp_device_close(dev);
 }
 
+/* The program's own streams: here the legacy and the per-thread default stream, which every
+ * context has. */
+static void streams_can_be_the_programs(void **state)
+{
+	struct gp_device *dev = open_capacity(0);
+
+	(void)state;
+	assert_int_equal(gp_device_use_stream(dev, 1, (void *)(uintptr_t)0x1), 0);
+	assert_int_equal(gp_device_use_stream(dev, 2, (void *)(uintptr_t)0x2), 0);
+	assert_int_equal(gp_device_use_stream(dev, 2, (void *)(uintptr_t)0x1), -EBUSY);
+	assert_int_equal(gp_device_stream_wait(dev, 1, 2), 0);
+	assert_int_equal(gp_device_stream_wait(dev, 3, 1), 0);
+	assert_int_equal(gp_device_use_stream(dev, 3, (void *)(uintptr_t)0x1), -EBUSY);
+	gp_device_close(dev);
+}
+
 struct seen {
 	uint64_t bytes;
 	unsigned joins;
@@ -359,6 +375,7 @@ int main(void)
 		cmocka_unit_test(vmm_joins_what_is_mapped_side_by_side),
 		cmocka_unit_test(async_blocks_come_and_go),
 		cmocka_unit_test(streams_are_made_at_first_use),
+		cmocka_unit_test(streams_can_be_the_programs),
 		cmocka_unit_test(threads_share_the_device),
 		cmocka_unit_test(observer_agrees_with_the_books),
 		cmocka_unit_test(shared_pages_count_once),

@@ -7,7 +7,7 @@ set -euo pipefail
 usage() {
   cat <<'TEXT'
 Usage: tools/gpu-run.sh [BUILD [OUT [JOB...]]]
-Needs an NVIDIA GPU with its driver, and gpupool built in BUILD (default: build;
+Needs an NVIDIA GPU with its driver, and gpupool built in BUILD (default: build-release;
 tools/quickstart.sh makes one). Writes OUT/JOB/DEVICE (default: results/local).
 
 JOBs (default: all of them):
@@ -20,14 +20,14 @@ TEXT
 
 case ${1:-} in -h | --help) usage && exit 0 ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=${1:-$root/build} out=${2:-$root/results/local}
+build=${1:-$root/build-release} out=${2:-$root/results/local}
 shift $(($# < 2 ? $# : 2))
 jobs=("$@")
 [ $# -gt 0 ] || jobs=(llm churn_1MiB churn_256B)
 
 replay=$build/tools/gpupool-replay gen=$build/tools/gpupool-gen plot=$build/tools/gpupool-plot
 if [ ! -x "$replay" ]; then
-  printf 'gpu-run.sh: no %s; build first: meson setup build && ninja -C build\n' "$replay" >&2
+  printf 'gpu-run.sh: no %s; build first: tools/quickstart.sh\n' "$replay" >&2
   exit 2
 fi
 scratch=$(mktemp -d)

@@ -45,14 +45,18 @@ static int judge(const struct replay *r, const struct gp_run *run)
 		cli_error("%s: %s", run->spec, replay_table_why(run));
 		return run->blame == GP_BLAME_DEVICE ? CLI_DEVICE : CLI_FAILED;
 	}
-	if (no_room)
-		cli_note("%s: %s", run->spec, replay_table_why(run));
-	if (!r->options.fail_on_oom || (!no_room && !run->failures.count))
-		return CLI_OK;
-	if (!no_room)
+	if (r->options.fail_on_oom && no_room) {
+		cli_error("%s: %s", run->spec, replay_table_why(run));
+		return CLI_FAILED;
+	}
+	if (r->options.fail_on_oom && run->failures.count) {
 		cli_error("%s: %llu requests failed", run->spec,
 			  (unsigned long long)run->failures.count);
-	return CLI_FAILED;
+		return CLI_FAILED;
+	}
+	if (no_room)
+		cli_note("%s: %s", run->spec, replay_table_why(run));
+	return CLI_OK;
 }
 
 /* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */

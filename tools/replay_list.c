@@ -27,6 +27,12 @@ static void option_text(char *buf, const struct gp_option *o)
 	case GP_OPTION_BOOL:
 		snprintf(buf, OPTION_SIZE, "%s=true|false", o->name);
 		return;
+	case GP_OPTION_FRACTION:
+		snprintf(buf, OPTION_SIZE, "%s=0..1", o->name);
+		return;
+	case GP_OPTION_TEXT:
+		snprintf(buf, OPTION_SIZE, "%s=TEXT", o->name);
+		return;
 	case GP_OPTION_CHOICE:
 		break;
 	}

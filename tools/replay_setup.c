@@ -131,8 +131,14 @@ static int open_device(struct replay_setup *s, const struct replay_options *o,
 static int choose_device(struct replay_setup *s, const struct replay_options *o)
 {
 	struct gp_device *dev = NULL;
+	char page[32];
 	int r = open_device(s, o, &dev);
 
+	if (r < 0 && o->capacity && o->capacity < dev->info.page_bytes) {
+		cli_error("--capacity=%llu: expected at least a page of the device, %s",
+			  (unsigned long long)o->capacity, cli_bytes(page, dev->info.page_bytes));
+		r = CLI_USAGE;
+	}
 	if (r < 0)
 		gp_environment_gather(&s->environment, &dev->info);
 	gp_device_close(dev);
@@ -152,6 +158,17 @@ static bool names_decorator(const char *spec, bool otherwise)
 	return ops ? (ops->caps & GP_CAP_DECORATOR) != 0 : otherwise;
 }
 
+/* `why` begins with the allocator's name where it comes from there; the spec has said that. */
+static int refuse_spec(const char *option, const char *spec, const char *why, int r)
+{
+	size_t n = strcspn(spec, ":");
+
+	if (strncmp(why, spec, n) == 0 && strncmp(why + n, ": ", 2) == 0)
+		why += n + 2;
+	cli_error("--%s=%s: %s", option, spec, why[0] ? why : strerror(-r));
+	return CLI_USAGE;
+}
+
 static int try_alloc(const char *spec, struct gp_device *dev, const struct gp_env *env)
 {
 	struct gp_allocator *a = NULL;
@@ -168,8 +185,7 @@ static int try_alloc(const char *spec, struct gp_device *dev, const struct gp_en
 	/* A preallocation that does not fit the device is a result. */
 	if (r >= 0)
 		return -1;
-	cli_error("--alloc=%s: %s", spec, why[0] ? why : strerror(-r));
-	return CLI_USAGE;
+	return refuse_spec("alloc", spec, why, r);
 }
 
 static int try_wrap(const char *spec, struct gp_device *dev, const struct gp_env *env)
@@ -189,8 +205,7 @@ static int try_wrap(const char *spec, struct gp_device *dev, const struct gp_env
 	gp_allocator_destroy(a);
 	if (r >= 0)
 		return -1;
-	cli_error("--wrap=%s: %s", spec, why[0] ? why : strerror(-r));
-	return CLI_USAGE;
+	return refuse_spec("wrap", spec, why, r);
 }
 
 /* Options may take their defaults from the trace, so each trace is tried. */
@@ -304,12 +319,14 @@ int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o,
 			.n_wraps = o->n_wraps,
 			.threads = (unsigned)o->threads,
 			.pace = o->pace,
-			.interrupted = cli_interrupted(),
 			.progress = on_replay,
 			.progress_arg = s,
 		},
 	};
 	r = load_traces(s, o, paths, n_paths);
+	/* Only now: until here there is nothing to save, and a SIGINT just ends the program, even
+	 * while it waits for standard input. */
+	s->engine.interrupted = cli_interrupted();
 	if (r < 0)
 		r = check_times(s, o);
 	if (r < 0)

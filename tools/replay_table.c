@@ -30,7 +30,8 @@ struct column {
 	const char *title;
 	/* Writes the text (CELL_SIZE bytes) and returns the figure to compare; NAN: none. */
 	double (*cell)(const struct gp_run *run, char *text);
-	bool ranked; /* the lowest is the best */
+	bool ranked;  /* the lowest is the best */
+	bool clocked; /* a time of one call: no finer than the clock's steps */
 };
 
 /* ---- the columns ---- */
@@ -144,20 +145,20 @@ static double cell_status(const struct gp_run *run, char *text)
 }
 
 static const struct column columns[] = {
-	{ "", "allocator", cell_name, false },
-	{ "memory", "reserved", cell_reserved, true },
-	{ "memory", "overhead", cell_overhead, true },
-	{ "lost", "internal", cell_internal, true },
-	{ "lost", "external", cell_external, true },
-	{ "alloc", "p50", cell_alloc_p50, true },
-	{ "alloc", "p99", cell_alloc_p99, true },
-	{ "free", "p50", cell_free_p50, true },
-	{ "free", "p99", cell_free_p99, true },
-	{ "own", "per op", cell_own, true },
-	{ "device", "time", cell_device_time, true },
-	{ "device", "calls", cell_device_calls, true },
-	{ NULL, "failed", cell_failed, false },
-	{ NULL, "status", cell_status, false },
+	{ "", "allocator", cell_name, false, false },
+	{ "memory", "reserved", cell_reserved, true, false },
+	{ "memory", "overhead", cell_overhead, true, false },
+	{ "lost", "internal", cell_internal, true, false },
+	{ "lost", "external", cell_external, true, false },
+	{ "alloc", "p50", cell_alloc_p50, true, true },
+	{ "alloc", "p99", cell_alloc_p99, true, true },
+	{ "free", "p50", cell_free_p50, true, true },
+	{ "free", "p99", cell_free_p99, true, true },
+	{ "own", "per op", cell_own, true, false },
+	{ "device", "time", cell_device_time, true, false },
+	{ "device", "calls", cell_device_calls, true, false },
+	{ NULL, "failed", cell_failed, false, false },
+	{ NULL, "status", cell_status, false, false },
 };
 
 #define N_COLUMNS     GP_ARRAY_LEN(columns)
@@ -223,6 +224,15 @@ static void rate_column(struct table *t, size_t c)
 	}
 }
 
+/* A call that takes less than a step of the clock reads as whatever the step's place makes of it. */
+static void blur(struct cell *cell, double step_ns)
+{
+	if (!(cell->figure < step_ns))
+		return;
+	cell->figure = step_ns;
+	snprintf(cell->text, sizeof(cell->text), "<%.0f ns", ceil(step_ns));
+}
+
 static void fill(struct table *t)
 {
 	t->n_shown = COLUMN_STATUS;
@@ -233,6 +243,8 @@ static void fill(struct table *t)
 			struct cell *cell = &t->rows[i][c];
 
 			cell->figure = columns[c].cell(t->report->runs[i], cell->text);
+			if (columns[c].clocked)
+				blur(cell, t->report->environment->timer_step_ns);
 			if (c && c < COLUMN_STATUS && !is_measured(t->report->runs[i]))
 				snprintf(cell->text, sizeof(cell->text), "-");
 		}

@@ -7,6 +7,8 @@
  */
 #include "json_fields.h"
 
+#include <errno.h>
+
 static enum gp_format_match jsonl_probe(const unsigned char *head, size_t n)
 {
 	struct gp_fields_look look = gp_fields_look(head, n);
@@ -30,8 +32,11 @@ static int jsonl_header(struct gp_fields *f)
 /* The JSON of a line is broken. */
 static int jsonl_bad_line(struct gp_fields *f)
 {
-	if (f->json.truncated || !gp_trace_builder_skip(f->builder, GP_SKIP_BAD_EVENT))
+	if (f->json.truncated)
 		return gp_fields_broken(f);
+	if (gp_trace_builder_problem(f->builder, GP_SKIP_BAD_EVENT, f->json.error_line, "%s",
+				     f->json.error) < 0)
+		return -EINVAL;
 	gp_json_resync(&f->json);
 	return 0;
 }

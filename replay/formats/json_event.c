@@ -24,6 +24,7 @@ enum event_key {
 	EVENT_ALIGN,
 	EVENT_ADDR,
 	EVENT_NAME,
+	EVENT_ASSUMED,
 	EVENT_N,
 };
 
@@ -37,7 +38,7 @@ static const struct {
 	[EVENT_SIZE] = { "size", 4 },     [EVENT_STREAM] = { "stream", 6 },
 	[EVENT_THREAD] = { "thread", 6 }, [EVENT_T] = { "t", 1 },
 	[EVENT_ALIGN] = { "align", 5 },   [EVENT_ADDR] = { "addr", 4 },
-	[EVENT_NAME] = { "name", 4 },
+	[EVENT_NAME] = { "name", 4 },     [EVENT_ASSUMED] = { "assumed", 7 },
 };
 
 /* Keys besides those that every event may have. */
@@ -46,7 +47,8 @@ static const struct {
 static const struct {
 	unsigned needs, takes;
 } event_rules[GP_OP_N] = {
-	[GP_OP_ALLOC] = { EVENT_BIT(ID) | EVENT_BIT(SIZE), EVENT_BIT(ALIGN) | EVENT_BIT(ADDR) },
+	[GP_OP_ALLOC] = { EVENT_BIT(ID) | EVENT_BIT(SIZE),
+			  EVENT_BIT(ALIGN) | EVENT_BIT(ADDR) | EVENT_BIT(ASSUMED) },
 	[GP_OP_FREE] = { EVENT_BIT(ID), EVENT_BIT(SIZE) },
 	[GP_OP_RECLAIM] = { EVENT_BIT(ID), EVENT_BIT(SIZE) },
 	[GP_OP_MARK] = { EVENT_BIT(NAME), 0 },
@@ -73,14 +75,16 @@ static int event_problem(struct gp_fields *f, struct event *e, enum gp_skip kind
 	char text[200];
 	va_list ap;
 
-	if (e->dropped || gp_trace_builder_skip(f->builder, kind)) {
-		e->dropped = true;
+	int r;
+
+	if (e->dropped)
 		return 0;
-	}
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return gp_trace_builder_refuse(f->builder, f->json.line, "%s", text);
+	r = gp_trace_builder_problem(f->builder, kind, f->json.line, "%s", text);
+	e->dropped = r == GP_REFUSED;
+	return e->dropped ? 0 : r;
 }
 
 static int event_op(struct gp_fields *f, struct event *e)
@@ -119,6 +123,18 @@ static int event_mark(struct gp_fields *f, struct event *e)
 	return 0;
 }
 
+static int event_assumed(struct gp_fields *f, struct event *e)
+{
+	struct gp_json *j = &f->json;
+
+	if (j->token != GP_JSON_TRUE && j->token != GP_JSON_FALSE)
+		return event_problem(f, e, GP_SKIP_BAD_EVENT,
+				     "\"assumed\" is %s, expected true or false",
+				     gp_json_token_name(j->token));
+	e->record.assumed = j->token == GP_JSON_TRUE;
+	return 0;
+}
+
 static int event_number(struct gp_fields *f, struct event *e, enum event_key key)
 {
 	char text[128];
@@ -151,12 +167,13 @@ static int event_unknown_key(struct gp_fields *f)
 {
 	struct gp_json *j = &f->json;
 
-	if (!gp_trace_builder_skip(f->builder, GP_SKIP_UNKNOWN_KEY))
-		return gp_trace_builder_refuse(
-			f->builder, j->line,
-			"unknown key \"%s\" in an event, expected only op, id, "
-			"size, stream, thread, t, align, addr, name",
-			gp_fields_quote(j).text);
+	int r = gp_trace_builder_problem(f->builder, GP_SKIP_UNKNOWN_KEY, j->line,
+					 "unknown key \"%s\" in an event, expected only op, id, "
+					 "size, stream, thread, t, align, addr, assumed, name",
+					 gp_fields_quote(j).text);
+
+	if (r < 0)
+		return r;
 	gp_json_next(j);
 	gp_json_skip(j);
 	return 0;
@@ -170,10 +187,13 @@ static int event_member(struct gp_fields *f, struct event *e)
 
 	if (key == EVENT_N)
 		return event_unknown_key(f);
-	if (e->seen & 1u << key && !gp_trace_builder_skip(f->builder, GP_SKIP_DUPLICATE_KEY))
-		return gp_trace_builder_refuse(f->builder, j->line,
+	r = e->seen & 1u << key
+		    ? gp_trace_builder_problem(f->builder, GP_SKIP_DUPLICATE_KEY, j->line,
 					       "key \"%s\" twice in an event, expected it once",
-					       event_names[key].name);
+					       event_names[key].name)
+		    : 0;
+	if (r < 0)
+		return r;
 	e->seen |= 1u << key;
 	if (gp_json_next(j) == GP_JSON_ERROR)
 		return 0;
@@ -181,6 +201,8 @@ static int event_member(struct gp_fields *f, struct event *e)
 		r = event_op(f, e);
 	else if (key == EVENT_NAME)
 		r = event_mark(f, e);
+	else if (key == EVENT_ASSUMED)
+		r = event_assumed(f, e);
 	else
 		r = event_number(f, e, key);
 	if (!r)
@@ -204,12 +226,14 @@ static int event_check_keys(struct gp_fields *f, struct event *e)
 				     event_names[gp_lowest_bit(missing)].name);
 	extra = e->seen &
 		~(EVENT_COMMON | event_rules[e->record.op].needs | event_rules[e->record.op].takes);
-	if (extra && !gp_trace_builder_skip(f->builder, GP_SKIP_UNKNOWN_KEY))
-		return gp_trace_builder_refuse(
-			f->builder, f->json.line,
-			"\"%s\" in a %s event, expected only keys that it has",
-			event_names[gp_lowest_bit(extra)].name, op);
+	if (extra &&
+	    gp_trace_builder_problem(f->builder, GP_SKIP_UNKNOWN_KEY, f->json.line,
+				     "\"%s\" in a %s event, expected only keys that it has",
+				     event_names[gp_lowest_bit(extra)].name, op) < 0)
+		return -EINVAL;
 	/* Lenient: what does not belong here must not count either. */
+	if (extra & EVENT_BIT(ASSUMED))
+		e->record.assumed = false;
 	if (extra & EVENT_BIT(ALIGN))
 		e->record.align = 0;
 	if (extra & EVENT_BIT(SIZE))

@@ -17,16 +17,22 @@ enum header_key {
 	HEADER_SOURCE,
 	HEADER_DEVICE,
 	HEADER_N_EVENTS,
+	HEADER_NOTES,
 	HEADER_DEVICE_NAME, /* from here on: in "device" */
 	HEADER_DEVICE_BYTES,
 	HEADER_N,
 };
 
 static const char *const header_names[] = {
-	[HEADER_FORMAT] = "format",    [HEADER_VERSION] = "version",
-	[HEADER_NAME] = "name",        [HEADER_SOURCE] = "source",
-	[HEADER_DEVICE] = "device",    [HEADER_N_EVENTS] = "n_events",
-	[HEADER_DEVICE_NAME] = "name", [HEADER_DEVICE_BYTES] = "total_bytes",
+	[HEADER_FORMAT] = "format",
+	[HEADER_VERSION] = "version",
+	[HEADER_NAME] = "name",
+	[HEADER_SOURCE] = "source",
+	[HEADER_DEVICE] = "device",
+	[HEADER_N_EVENTS] = "n_events",
+	[HEADER_NOTES] = "notes",
+	[HEADER_DEVICE_NAME] = "name",
+	[HEADER_DEVICE_BYTES] = "total_bytes",
 };
 
 static int header_key(struct gp_fields *f, enum header_key first, enum header_key end);
@@ -100,6 +106,24 @@ static int header_device(struct gp_fields *f)
 	return r;
 }
 
+static int header_notes(struct gp_fields *f)
+{
+	struct gp_json *j = &f->json;
+	int r = 0;
+
+	if (j->token != GP_JSON_ARRAY)
+		return gp_trace_builder_refuse(f->builder, j->line,
+					       "\"notes\" is %s, expected an array of strings",
+					       gp_json_token_name(j->token));
+	while (!r && gp_json_next(j) == GP_JSON_STRING)
+		r = gp_trace_builder_note(f->builder, "%s", j->text);
+	if (r || j->token == GP_JSON_ARRAY_END || j->token == GP_JSON_ERROR)
+		return r;
+	return gp_trace_builder_refuse(f->builder, j->line,
+				       "one of the \"notes\" is %s, expected a string",
+				       gp_json_token_name(j->token));
+}
+
 static int header_value(struct gp_fields *f, enum header_key key)
 {
 	switch (key) {
@@ -115,6 +139,8 @@ static int header_value(struct gp_fields *f, enum header_key key)
 		return header_device(f);
 	case HEADER_N_EVENTS:
 		return header_number(f, key, &f->n_promised);
+	case HEADER_NOTES:
+		return header_notes(f);
 	case HEADER_DEVICE_NAME:
 		return header_string(f, key, &f->device_name);
 	case HEADER_DEVICE_BYTES:
@@ -135,10 +161,9 @@ static int header_key(struct gp_fields *f, enum header_key first, enum header_ke
 	while (key < end && !gp_fields_is(j, header_names[key]))
 		key++;
 	if (key < end && f->header_seen & 1u << key &&
-	    !gp_trace_builder_skip(f->builder, GP_SKIP_DUPLICATE_KEY))
-		return gp_trace_builder_refuse(f->builder, j->line,
-					       "key \"%s\" twice, expected it once",
-					       header_names[key]);
+	    gp_trace_builder_problem(f->builder, GP_SKIP_DUPLICATE_KEY, j->line,
+				     "key \"%s\" twice, expected it once", header_names[key]) < 0)
+		return -EINVAL;
 	gp_json_next(j);
 	if (key == end)
 		gp_json_skip(j);
@@ -174,19 +199,24 @@ int gp_fields_header_end(struct gp_fields *f)
 
 int gp_fields_broken(struct gp_fields *f)
 {
-	if (header_is_ours(f) && gp_trace_builder_skip(f->builder, GP_SKIP_TAIL))
-		return gp_fields_header_end(f);
-	return gp_trace_builder_refuse(f->builder, f->json.error_line, "%s", f->json.error);
+	if (!header_is_ours(f))
+		return gp_trace_builder_refuse(f->builder, f->json.error_line, "%s", f->json.error);
+	if (gp_trace_builder_problem(f->builder, GP_SKIP_TAIL, f->json.error_line, "%s",
+				     f->json.error) < 0)
+		return -EINVAL;
+	return gp_fields_header_end(f);
 }
 
 int gp_fields_end(struct gp_fields *f)
 {
-	if (!(f->header_seen & 1u << HEADER_N_EVENTS) || f->n_read == f->n_promised ||
-	    gp_trace_builder_skip(f->builder, GP_SKIP_TAIL))
+	int r;
+
+	if (!(f->header_seen & 1u << HEADER_N_EVENTS) || f->n_read == f->n_promised)
 		return 0;
-	return gp_trace_builder_refuse(f->builder, gp_input_end_line(f->json.in),
-				       "the file ends after %llu events (truncated?), expected the "
-				       "%llu of \"n_events\"",
-				       (unsigned long long)f->n_read,
-				       (unsigned long long)f->n_promised);
+	r = gp_trace_builder_problem(f->builder, GP_SKIP_TAIL, gp_input_end_line(f->json.in),
+				     "the file ends after %llu events (truncated?), expected the "
+				     "%llu of \"n_events\"",
+				     (unsigned long long)f->n_read,
+				     (unsigned long long)f->n_promised);
+	return r == GP_REFUSED ? 0 : r;
 }

@@ -71,7 +71,7 @@ GP_NOINLINE static enum gp_json_token json_fail(struct gp_json *j, const char *f
 }
 
 /* The byte at the front of the window is not what the grammar has here. */
-GP_NOINLINE static enum gp_json_token json_unexpected(struct gp_json *j, const char *expected)
+GP_NOINLINE enum gp_json_token gp_json_unexpected(struct gp_json *j, const char *expected)
 {
 	int c;
 
@@ -162,7 +162,7 @@ static bool json_hex4(struct gp_json *j, uint32_t *out)
 		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
 			digit = (uint32_t)((c | 0x20) - 'a' + 10);
 		else
-			return json_unexpected(j, "four hexadecimal digits after \\u"), false;
+			return gp_json_unexpected(j, "four hexadecimal digits after \\u"), false;
 		*out = *out << 4 | digit;
 		j->in->p++;
 	}
@@ -183,7 +183,7 @@ static bool json_unicode_escape(struct gp_json *j)
 	if (u >= 0xd800 && u < 0xdc00) {
 		for (const char *p = "\\u"; *p; p++, j->in->p++) {
 			if (json_peek(j) != *p)
-				return json_unexpected(j, "the low half of a surrogate pair"),
+				return gp_json_unexpected(j, "the low half of a surrogate pair"),
 				       false;
 		}
 		if (!json_hex4(j, &low))
@@ -206,7 +206,7 @@ static bool json_escape(struct gp_json *j)
 	const char *at = c > 0 ? strchr(names, c) : NULL;
 
 	if (!at && c != 'u')
-		return json_unexpected(j, "one of \"\\/bfnrtu after a backslash"), false;
+		return gp_json_unexpected(j, "one of \"\\/bfnrtu after a backslash"), false;
 	j->in->p++;
 	return at ? json_put(j, values[at - names]) : json_unicode_escape(j);
 }
@@ -228,7 +228,7 @@ static bool json_utf8(struct gp_json *j, int first)
 		low = first == 0xf0 ? 0x90 : low;
 		high = first == 0xf4 ? 0x8f : high;
 	} else {
-		return json_unexpected(j, "valid UTF-8"), false;
+		return gp_json_unexpected(j, "valid UTF-8"), false;
 	}
 	for (; json_put(j, first); n--, low = 0x80, high = 0xbf) {
 		j->in->p++;
@@ -236,7 +236,7 @@ static bool json_utf8(struct gp_json *j, int first)
 			return true;
 		first = json_peek(j);
 		if (first < low || first > high)
-			return json_unexpected(j, "valid UTF-8"), false;
+			return gp_json_unexpected(j, "valid UTF-8"), false;
 	}
 	return false;
 }
@@ -261,7 +261,7 @@ static bool json_string(struct gp_json *j)
 			ok = json_put(j, c);
 			j->in->p++;
 		} else {
-			json_unexpected(j, "the '\"' that ends a string");
+			gp_json_unexpected(j, "the '\"' that ends a string");
 			ok = false;
 		}
 		if (!ok)
@@ -280,7 +280,7 @@ static bool json_digits(struct gp_json *j)
 	int c = json_peek(j);
 
 	if (c < '0' || c > '9')
-		return json_unexpected(j, "a digit"), false;
+		return gp_json_unexpected(j, "a digit"), false;
 	for (; c >= '0' && c <= '9'; c = json_peek(j)) {
 		uint64_t digit = (uint64_t)(c - '0');
 
@@ -376,7 +376,7 @@ static enum gp_json_token json_word(struct gp_json *j)
 			return words[i].token;
 	}
 	if (!n || c < 0)
-		return json_unexpected(j, "a value");
+		return gp_json_unexpected(j, "a value");
 	return json_fail(j, "\"%s\" is no JSON value, expected an object, array, string or number",
 			 word);
 }
@@ -434,12 +434,12 @@ static enum gp_json_token json_scalar(struct gp_json *j, int c)
 static enum gp_json_token json_key(struct gp_json *j, int c)
 {
 	if (c != '"')
-		return json_unexpected(j, j->state == JSON_KEY ? "a key in quotes"
+		return gp_json_unexpected(j, j->state == JSON_KEY ? "a key in quotes"
 							       : "a key in quotes or '}'");
 	if (!json_string(j))
 		return GP_JSON_ERROR;
 	if (json_peek_token(j) != ':')
-		return json_unexpected(j, "':'");
+		return gp_json_unexpected(j, "':'");
 	j->in->p++;
 	j->state = JSON_VALUE;
 	return GP_JSON_KEY;
@@ -470,7 +470,7 @@ static enum gp_json_token json_dispatch(struct gp_json *j, int c)
 	switch ((enum json_state)j->state) {
 	case JSON_MORE:
 		if (c != (json_in_object(j) ? '}' : ']'))
-			return json_unexpected(j, json_in_object(j) ? "',' or '}'" : "',' or ']'");
+			return gp_json_unexpected(j, json_in_object(j) ? "',' or '}'" : "',' or ']'");
 		return json_close(j);
 	case JSON_FIRST_KEY:
 		if (c == '}')
@@ -520,6 +520,34 @@ enum gp_json_token gp_json_skip(struct gp_json *j)
 	while (gp_json_next(j) != GP_JSON_ERROR && j->depth >= depth)
 		;
 	return j->token;
+}
+
+enum gp_json_token gp_json_leave(struct gp_json *j)
+{
+	bool object = json_in_object(j);
+
+	if (j->state == JSON_BROKEN || !j->depth)
+		return j->token;
+	if (!gp_json_pass_to(j, j->depth))
+		return GP_JSON_ERROR;
+	json_value_ended(j);
+	return j->token = object ? GP_JSON_OBJECT_END : GP_JSON_ARRAY_END;
+}
+
+enum gp_json_token gp_json_pass(struct gp_json *j)
+{
+	int c = j->token == GP_JSON_KEY ? json_peek_token(j) : -1;
+
+	if (c == '{' || c == '[') {
+		j->token = json_open(j, c == '{');
+		return j->token == GP_JSON_ERROR ? j->token : gp_json_leave(j);
+	}
+	if (c != '"')
+		return gp_json_next(j);
+	if (!gp_json_pass_string(j))
+		return GP_JSON_ERROR;
+	json_value_ended(j);
+	return j->token = GP_JSON_STRING;
 }
 
 void gp_json_resync(struct gp_json *j)

@@ -63,7 +63,7 @@ struct gp_json {
 	uint64_t error_line;
 	bool truncated; /* the error is that the input ended */
 
-	/* Below: for json_pull.c alone. */
+	/* Below: for json_pull.c and json_pass.c alone. */
 	struct gp_input *in;
 	unsigned flags;
 	unsigned state;
@@ -77,7 +77,22 @@ void gp_json_fini(struct gp_json *j);
 enum gp_json_token gp_json_next(struct gp_json *j);
 /* Leaves the value whose first token is the current one. GP_JSON_ERROR, or its last token. */
 enum gp_json_token gp_json_skip(struct gp_json *j);
+/* The fast ways out, for what nobody wants to know. They look at brackets and at the ends of
+ * strings alone, so that nonsense between them goes unnoticed, and strings may have any length.
+ * _leave goes behind the end of the innermost container that is open (a no-op where none is);
+ * _pass, when the current token is a KEY, behind its value. GP_JSON_ERROR, or the last token. */
+enum gp_json_token gp_json_leave(struct gp_json *j);
+enum gp_json_token gp_json_pass(struct gp_json *j);
 /* GP_JSON_LINES: goes on behind the end of the line that the error was on. */
 void gp_json_resync(struct gp_json *j);
+
+/* ---- what json_pull.c and json_pass.c do for each other ---- */
+
+/* The byte at the front of the window is not what the grammar has here. GP_JSON_ERROR. */
+enum gp_json_token gp_json_unexpected(struct gp_json *j, const char *expected);
+/* At an opening '"': goes behind the closing one. False: there is none; the error is set. */
+bool gp_json_pass_string(struct gp_json *j);
+/* Goes behind the end of the container at this depth. */
+bool gp_json_pass_to(struct gp_json *j, unsigned depth);
 
 #endif
