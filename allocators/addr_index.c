@@ -8,10 +8,20 @@
 #include <stdlib.h>
 
 #define INDEX_LG_FIRST 8
+#define INDEX_LG_MAX (GP_INDEX_VALUE_BITS + 1)
+/* Up to here (512 KiB, which the cache next to a core holds) tables are at most an eighth full: a
+ * second probe, which is a branch mispredicted, is rare then. */
+#define INDEX_LG_SPARSE 16
+
+static uint32_t index_room(unsigned lg)
+{
+	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSE ? 8 : 2);
+}
 
 static int index_resize(struct gp_addr_index *ix, unsigned lg)
 {
-	struct gp_addr_index bigger = { .mask = (UINT32_C(1) << lg) - 1, .shift = 64 - lg };
+	struct gp_addr_index bigger = { .mask = (UINT32_C(1) << lg) - 1, .shift = 64 - lg,
+					.room = index_room(lg) };
 
 	bigger.table = calloc((size_t)1 << lg, sizeof(*bigger.table));
 	if (!bigger.table)
@@ -44,7 +54,7 @@ int gp_addr_index_grow(struct gp_addr_index *ix, uint32_t more)
 {
 	unsigned lg = 64 - ix->shift;
 
-	while (2 * ((uint64_t)ix->n + more) >= UINT64_C(1) << lg)
+	while (lg <= INDEX_LG_MAX && (uint64_t)ix->n + more > index_room(lg))
 		lg++;
-	return lg > GP_INDEX_VALUE_BITS + 1 ? -ENOSPC : index_resize(ix, lg);
+	return lg > INDEX_LG_MAX ? -ENOSPC : index_resize(ix, lg);
 }

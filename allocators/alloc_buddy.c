@@ -9,112 +9,76 @@
  *                order 1 |     B      |   (free)   |      order k:  o XOR (min_block << k)
  *                order 0 | used | free|            |
  *
- *              blocks               hash index: offset -> used or free, order, stream. One 8-byte
- *                                   entry tells all about a block, so that "is my buddy free, and
- *                                   whole?" is one lookup
- *              sets[stream][order]  bitset of the free blocks: the lowest address is found by
- *                                   find-first-set, which keeps the high end empty
- *              Under grow=vmm the space is the address range itself, so blocks of different ranges
- *              merge; otherwise each range (arena) gets a power-of-two place and merging stops at
- *              its size.
- * Invariants   1. two free buddies of one stream never coexist inside an arena
- *              2. blocks tile what is held   3. a block is in its set if and only if it is free
+ *              space    (unit_space.h) under grow=vmm the address range itself, so blocks of
+ *                       different ranges merge; otherwise each range (arena) gets a power-of-two
+ *                       place, and merging stops at its size
+ *              blocks   hash index: offset -> state, order, stream. One 8-byte entry tells all
+ *                       about a block, so that "is my buddy free, and whole?" is one lookup
+ *              merged   (order_sets.h) for each stream, its free blocks: the lowest address is
+ *                       taken, which keeps the high end empty
+ *              quick    for each stream, small blocks freed lately, which are not merged before
+ *                       nothing else fits or there are too many: the next request of their order
+ *                       takes the lowest as it is (after R. E. Barkley, T. P. Lee: "A lazy buddy
+ *                       system bounded by two coalescing delays per class", SOSP 1989)
+ * Invariants   1. two merged buddies of one stream never coexist inside an arena
+ *              2. blocks tile what is held   3. a block is in the set that its entry says
  *                                                                 -> buddy_check() tests each
  * Cost         alloc, free: O(log n) splits or merges at worst, one lookup and one bitset update
- *              each; 16 to 32 bytes a block in host memory
+ *              each; a quick block: one of both. 8 bytes a block in a hash table in host memory
  * Waste        internal < 2x, a third on average for sizes of no pattern (Knuth 2.5, exercise 29);
  *              external: log2(largest / smallest) times the load at worst (Robson 1971)
  * Threads      one at a time
  */
-#include "addr_index.h"
-#include "bitset.h"
-#include "lazy.h"
-#include "pool.h"
+#include "order_sets.h"
 #include "streams.h"
+#include "unit_space.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define BUDDY_ORDERS 40
 #define BUDDY_FRESH UINT16_MAX
 #define BUDDY_NONE GP_INDEX_NONE
-/* What the index says of a block: free flag, order, stream of the last user. */
-#define BUDDY_FREE (UINT32_C(1) << 22)
+/* Where larger blocks waited to be merged too, some recordings needed up to 5 % more memory. */
+#define BUDDY_QUICK "256K"
+#define BUDDY_QUICK_SHARE 8
+/* What the index says of a block: state, order, stream of the last user. */
+#define BUDDY_USED 0u
+#define BUDDY_MERGED 1u
+#define BUDDY_QUICKLY 2u
+#define BUDDY_LG_STATE 22
 #define BUDDY_LG_ORDER 16
 
 /* The free blocks of one stream, or fresh ones. */
-struct buddy_set {
-	uint64_t orders; /* which have any */
-	struct gp_bitset of[BUDDY_ORDERS];
+struct buddy_free {
+	struct gp_order_sets merged, quick;
+	uint64_t quick_bytes;
 };
 
 struct buddy {
-	uint64_t min_block;
+	uint64_t min_block, quick;
 	struct gp_pool pool;
 
 	struct gp_streams streams;
-	struct buddy_set **sets; /* [0] fresh, [1 + stream] */
-	uint32_t n_sets;
-	unsigned lg_min, lg_page; /* log2 of bytes */
-	unsigned n_orders;        /* the space is one block of order n_orders - 1 */
+	struct buddy_free **free; /* [0] fresh, [1 + stream] */
+	uint32_t n_free;
+	struct gp_unit_space space;
+	unsigned lg_min;   /* log2 of bytes */
+	unsigned n_orders; /* the space is one block of order n_orders - 1 */
 	struct gp_addr_index blocks; /* 1 + unit -> what starts there */
-	/* Where ranges lie, unless vmm: */
-	struct gp_addr_index pages;  /* page of an address -> page of the space */
-	uint64_t *page_addr;         /* [page of the space] */
-	uint8_t *page_top;           /* [page of the space] order of its arena */
-	struct gp_range_set places;  /* free parts of the space, in units */
 	uint64_t live, granted_bytes;
 };
 
-/* ---- the space ---- */
-
-static uint64_t buddy_units(const struct buddy *b)
-{
-	return UINT64_C(1) << (b->n_orders - 1);
-}
-
-static uint64_t buddy_addr(const struct buddy *b, uint64_t unit)
-{
-	uint64_t offset = unit << b->lg_min;
-
-	if (GP_LIKELY(gp_pool_joins(&b->pool)))
-		return b->pool.va.addr + offset;
-	return b->page_addr[offset >> b->lg_page] + (offset & ((UINT64_C(1) << b->lg_page) - 1));
-}
-
-/* The unit that addr starts, or GP_BITSET_NONE. */
-static uint64_t buddy_unit(const struct buddy *b, uint64_t addr)
-{
-	uint64_t offset;
-
-	if (GP_LIKELY(gp_pool_joins(&b->pool))) {
-		offset = addr - b->pool.va.addr;
-		if (offset >= b->pool.va.size)
-			return GP_BITSET_NONE;
-	} else {
-		uint32_t page = gp_addr_index_find(&b->pages, addr >> b->lg_page);
-
-		if (page == GP_INDEX_NONE)
-			return GP_BITSET_NONE;
-		offset = ((uint64_t)page << b->lg_page) | (addr & ((UINT64_C(1) << b->lg_page) - 1));
-	}
-	return offset & (b->min_block - 1) ? GP_BITSET_NONE : offset >> b->lg_min;
-}
-
-/* The order at which merging stops. */
-static unsigned buddy_top(const struct buddy *b, uint64_t unit)
-{
-	if (GP_LIKELY(gp_pool_joins(&b->pool)))
-		return b->n_orders - 1;
-	return b->page_top[unit >> (b->lg_page - b->lg_min)];
-}
-
 /* ---- blocks and free sets ---- */
 
-static uint32_t buddy_value(bool is_free, unsigned order, uint16_t stream)
+static uint32_t buddy_value(unsigned state, unsigned order, uint16_t stream)
 {
-	return (is_free ? BUDDY_FREE : 0) | order << BUDDY_LG_ORDER | stream;
+	return state << BUDDY_LG_STATE | order << BUDDY_LG_ORDER | stream;
+}
+
+/* Of BUDDY_NONE: 3, which no block has. */
+static unsigned buddy_state(uint32_t value)
+{
+	return value >> BUDDY_LG_STATE;
 }
 
 static unsigned buddy_order(uint32_t value)
@@ -133,89 +97,111 @@ static uint32_t buddy_at(const struct buddy *b, uint64_t unit)
 	return gp_addr_index_find(&b->blocks, unit + 1);
 }
 
-static void buddy_set(struct buddy *b, uint64_t unit, uint32_t value)
+static void buddy_set_value(struct buddy *b, uint64_t unit, uint32_t value)
 {
-	*gp_addr_index_entry(&b->blocks, unit + 1) = (unit + 1) << GP_INDEX_VALUE_BITS | value;
+	gp_addr_index_set(&b->blocks, gp_addr_index_probe(&b->blocks, unit + 1), value);
 }
 
-static void buddy_link(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
+static struct buddy_free *buddy_free_of(const struct buddy *b, uint16_t stream)
 {
-	struct buddy_set *set = b->sets[(uint16_t)(stream + 1)];
-
-	gp_bitset_add(&set->of[order], unit >> order);
-	set->orders |= UINT64_C(1) << order;
-}
-
-static void buddy_unlink(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
-{
-	struct buddy_set *set = b->sets[(uint16_t)(stream + 1)];
-
-	gp_bitset_remove(&set->of[order], unit >> order);
-	if (gp_bitset_empty(&set->of[order]))
-		set->orders &= ~(UINT64_C(1) << order);
+	return b->free[(uint16_t)(stream + 1)];
 }
 
 /* A new free block. Room in the index is there. */
 static void buddy_add(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
 {
-	gp_addr_index_add(&b->blocks, unit + 1, buddy_value(true, order, stream));
-	buddy_link(b, unit, order, stream);
+	gp_addr_index_add(&b->blocks, unit + 1, buddy_value(BUDDY_MERGED, order, stream));
+	gp_order_sets_add(&buddy_free_of(b, stream)->merged, unit, order);
+}
+
+static void buddy_free_destroy(struct buddy_free *f)
+{
+	gp_order_sets_fini(&f->merged);
+	gp_order_sets_fini(&f->quick);
+	free(f);
+}
+
+static struct buddy_free *buddy_free_create(const struct buddy *b)
+{
+	struct buddy_free *f = calloc(1, sizeof(*f));
+
+	if (f && (gp_order_sets_init(&f->merged, b->n_orders) ||
+		  gp_order_sets_init(&f->quick, b->n_orders))) {
+		buddy_free_destroy(f);
+		return NULL;
+	}
+	return f;
 }
 
 static GP_NOINLINE int buddy_new_stream(struct buddy *b, uint32_t stream)
 {
-	struct buddy_set **sets;
+	struct buddy_free **f;
 	int r = gp_streams_know(&b->streams, stream);
 
 	if (r)
 		return r;
-	sets = realloc(b->sets, (stream + 2) * sizeof(*sets));
-	if (!sets)
+	f = realloc(b->free, (stream + 2) * sizeof(*f));
+	if (!f)
 		return -ENOMEM;
-	b->sets = sets;
-	while (b->n_sets < stream + 2) {
-		struct buddy_set *set = calloc(1, sizeof(*set));
-
-		if (!set)
+	b->free = f;
+	while (b->n_free < stream + 2) {
+		f[b->n_free] = buddy_free_create(b);
+		if (!f[b->n_free])
 			return -ENOMEM;
-		sets[b->n_sets++] = set;
-		for (unsigned k = 0; k < b->n_orders && !r; k++)
-			r = gp_bitset_init(&set->of[k], buddy_units(b) >> k);
-		if (r)
-			return r;
+		b->n_free++;
 	}
 	return 0;
 }
 
 static int buddy_know(struct buddy *b, uint32_t stream)
 {
-	return GP_LIKELY(stream + 2 <= b->n_sets) ? 0 : buddy_new_stream(b, stream);
+	return GP_LIKELY(stream + 2 <= b->n_free) ? 0 : buddy_new_stream(b, stream);
 }
 
 /* Frees a block, which is in no set, for `stream`: merges it with its buddy as long as that is free
  * on the same stream or fresh. */
 static void buddy_release(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
 {
-	unsigned top = buddy_top(b, unit);
+	unsigned top = gp_unit_space_top(&b->space, unit);
 
 	for (; order < top; order++) {
 		uint64_t half = UINT64_C(1) << order, other = unit ^ half;
 		uint32_t value = buddy_at(b, other);
 		uint16_t owner = buddy_stream(value);
 
-		/* GP_INDEX_NONE has every bit set, which no value has. */
-		if (value >> BUDDY_LG_ORDER != (BUDDY_FREE >> BUDDY_LG_ORDER | order))
+		if (buddy_state(value) != BUDDY_MERGED || buddy_order(value) != order)
 			break;
 		if (owner != stream && owner != BUDDY_FRESH && stream != BUDDY_FRESH)
 			break;
-		buddy_unlink(b, other, order, owner);
+		gp_order_sets_remove(&buddy_free_of(b, owner)->merged, other, order);
 		if (stream == BUDDY_FRESH)
 			stream = owner;
 		gp_addr_index_remove(&b->blocks, (unit | half) + 1);
 		unit &= ~half;
 	}
-	buddy_set(b, unit, buddy_value(true, order, stream));
-	buddy_link(b, unit, order, stream);
+	buddy_set_value(b, unit, buddy_value(BUDDY_MERGED, order, stream));
+	gp_order_sets_add(&buddy_free_of(b, stream)->merged, unit, order);
+}
+
+/* Merges what a stream's quick set keeps. */
+static void buddy_flush(struct buddy *b, uint16_t stream)
+{
+	struct buddy_free *f = buddy_free_of(b, stream);
+
+	while (f->quick.orders) {
+		unsigned order = gp_lowest_bit(f->quick.orders);
+		uint64_t unit = gp_bitset_first(&f->quick.of[order]) << order;
+
+		gp_order_sets_remove(&f->quick, unit, order);
+		buddy_release(b, unit, order, stream);
+	}
+	f->quick_bytes = 0;
+}
+
+static void buddy_flush_all(struct buddy *b)
+{
+	for (uint32_t i = 1; i < b->n_free; i++)
+		buddy_flush(b, (uint16_t)(i - 1));
 }
 
 /* Splits a block that is in no set down to `order`, freeing the upper halves. */
@@ -228,45 +214,16 @@ static void buddy_split(struct buddy *b, uint64_t unit, unsigned have, unsigned 
 	}
 }
 
-/* Smallest sufficient order of a set, lowest address; GP_BITSET_NONE: none. */
-static uint64_t buddy_find(const struct buddy_set *set, unsigned order, unsigned *have)
-{
-	uint64_t orders = set->orders >> order;
-
-	if (!orders)
-		return GP_BITSET_NONE;
-	*have = order + gp_lowest_bit(orders);
-	return gp_bitset_first(&set->of[*have]) << *have;
-}
-
 /* ---- ranges ---- */
 
-/* Gives a range a place in the space (vmm: it has one) and frees it piece by piece. */
+/* Frees a range piece by piece. */
 static int buddy_add_range(struct buddy *b, struct gp_range range, uint16_t stream)
 {
-	uint64_t unit = (range.addr - b->pool.va.addr) >> b->lg_min, end, n_pages, page;
-	unsigned top = gp_ceil_log2(range.size >> b->lg_min);
-	int r;
+	uint64_t unit, end;
+	int r = gp_addr_index_reserve(&b->blocks, 2 * GP_ORDERS);
 
-	if (!gp_pool_joins(&b->pool)) {
-		if (!gp_range_set_first_fit(&b->places, UINT64_C(1) << top, UINT64_C(1) << top,
-					    &unit))
-			return GP_NOMEM;
-		n_pages = range.size >> b->lg_page;
-		page = unit >> (b->lg_page - b->lg_min);
-		r = gp_addr_index_reserve(&b->pages, (uint32_t)n_pages);
-		if (!r)
-			r = gp_range_set_carve(&b->places, unit, UINT64_C(1) << top);
-		if (r)
-			return r;
-		for (uint64_t i = 0; i < n_pages; i++) {
-			gp_addr_index_add(&b->pages, (range.addr >> b->lg_page) + i,
-					  (uint32_t)(page + i));
-			b->page_addr[page + i] = range.addr + (i << b->lg_page);
-			b->page_top[page + i] = (uint8_t)top;
-		}
-	}
-	r = gp_addr_index_reserve(&b->blocks, 2 * BUDDY_ORDERS);
+	if (!r)
+		r = gp_unit_space_add(&b->space, range, &unit);
 	if (r)
 		return r;
 	/* A preallocation need not be a power of two: the largest aligned pieces that fit. */
@@ -275,25 +232,11 @@ static int buddy_add_range(struct buddy *b, struct gp_range range, uint16_t stre
 
 		if (unit)
 			order = gp_lowest_bit(unit) < order ? gp_lowest_bit(unit) : order;
-		gp_addr_index_add(&b->blocks, unit + 1, buddy_value(false, order, stream));
+		gp_addr_index_add(&b->blocks, unit + 1, buddy_value(BUDDY_USED, order, stream));
 		buddy_release(b, unit, order, stream);
 		unit += UINT64_C(1) << order;
 	}
 	return 0;
-}
-
-static void buddy_forget_range(struct buddy *b, struct gp_range range)
-{
-	uint64_t n_pages = range.size >> b->lg_page, page;
-	unsigned top = gp_ceil_log2(range.size >> b->lg_min);
-
-	if (gp_pool_joins(&b->pool))
-		return;
-	page = gp_addr_index_find(&b->pages, range.addr >> b->lg_page);
-	for (uint64_t i = 0; i < n_pages; i++)
-		gp_addr_index_remove(&b->pages, (range.addr >> b->lg_page) + i);
-	gp_range_set_insert_merge(&b->places, page << (b->lg_page - b->lg_min), UINT64_C(1) << top,
-				  0);
 }
 
 /* Ranges are whole blocks, so that they can be given back whole. */
@@ -326,7 +269,8 @@ static bool buddy_holder(const struct buddy *b, uint64_t unit, unsigned order, u
 
 		*start = unit & ~((UINT64_C(1) << *have) - 1);
 		value = buddy_at(b, *start);
-		if (value >> BUDDY_LG_ORDER == (BUDDY_FREE >> BUDDY_LG_ORDER | *have))
+		if (value != BUDDY_NONE && buddy_state(value) != BUDDY_USED &&
+		    buddy_order(value) == *have)
 			return true;
 	}
 	return false;
@@ -338,14 +282,14 @@ static int buddy_remove(struct buddy *b, uint64_t unit, unsigned order)
 	unsigned have;
 	uint64_t start;
 	uint16_t stream;
-	int r = gp_addr_index_reserve(&b->blocks, BUDDY_ORDERS);
+	int r = gp_addr_index_reserve(&b->blocks, GP_ORDERS);
 
 	if (r)
 		return r;
 	if (!buddy_holder(b, unit, order, &start, &have))
 		return -ENOENT;
 	stream = buddy_stream(buddy_at(b, start));
-	buddy_unlink(b, start, have, stream);
+	gp_order_sets_remove(&buddy_free_of(b, stream)->merged, start, have);
 	gp_addr_index_remove(&b->blocks, start + 1);
 	while (have > order) {
 		uint64_t half = UINT64_C(1) << --have;
@@ -360,11 +304,12 @@ static int buddy_remove(struct buddy *b, uint64_t unit, unsigned order)
 /* Makes all of one stream's free memory another's. The caller has seen to it that it may. */
 static void buddy_move_set(struct buddy *b, uint32_t from, uint16_t to)
 {
+	struct gp_order_sets *set = &b->free[from]->merged;
 	unsigned order;
 	uint64_t unit;
 
-	while ((unit = buddy_find(b->sets[from], 0, &order)) != GP_BITSET_NONE) {
-		buddy_unlink(b, unit, order, (uint16_t)(from - 1));
+	while ((unit = gp_order_sets_find(set, 0, &order)) != GP_BITSET_NONE) {
+		gp_order_sets_remove(set, unit, order);
 		buddy_release(b, unit, order, to);
 	}
 }
@@ -376,12 +321,14 @@ static int buddy_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 	uint64_t from = 0;
 	int r = gp_device_sync(a->dev);
 
-	for (uint32_t i = 1; i < b->n_sets && !r; i++)
+	if (!r)
+		buddy_flush_all(b);
+	for (uint32_t i = 1; i < b->n_free && !r; i++)
 		buddy_move_set(b, i, BUDDY_FRESH);
 	while (!r && b->pool.reserved_bytes > keep &&
 	       gp_pool_range_within(&b->pool, from, UINT64_MAX, &range)) {
 		from = range.addr + range.size;
-		r = buddy_remove(b, buddy_unit(b, range.addr),
+		r = buddy_remove(b, gp_unit_space_unit(&b->space, range.addr),
 				 gp_floor_log2(range.size >> b->lg_min));
 		if (r == -ENOENT) {
 			r = 0;
@@ -389,7 +336,7 @@ static int buddy_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 		}
 		if (r)
 			break;
-		buddy_forget_range(b, range);
+		gp_unit_space_drop(&b->space, range);
 		r = gp_pool_put(&b->pool, range.addr);
 		*released += range.size;
 	}
@@ -402,18 +349,18 @@ static int buddy_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 static uint64_t buddy_find_own(const struct buddy *b, unsigned order, uint16_t stream,
 			       unsigned *have)
 {
-	uint64_t unit = buddy_find(b->sets[(uint16_t)(stream + 1)], order, have);
+	uint64_t unit = gp_order_sets_find(&buddy_free_of(b, stream)->merged, order, have);
 
-	return unit != GP_BITSET_NONE ? unit : buddy_find(b->sets[0], order, have);
+	return unit != GP_BITSET_NONE ? unit : gp_order_sets_find(&b->free[0]->merged, order, have);
 }
 
 static int buddy_steal(struct buddy *b, unsigned order, uint16_t stream, uint64_t *unit,
 		       unsigned *have)
 {
-	for (uint32_t i = 1; i < b->n_sets; i++) {
+	for (uint32_t i = 1; i < b->n_free; i++) {
 		if (i == stream + 1u)
 			continue;
-		*unit = buddy_find(b->sets[i], order, have);
+		*unit = gp_order_sets_find(&b->free[i]->merged, order, have);
 		if (*unit != GP_BITSET_NONE)
 			return gp_streams_wait(&b->streams, i - 1, stream);
 	}
@@ -425,8 +372,8 @@ static int buddy_take_over(struct buddy *b, uint16_t stream)
 {
 	int r = GP_NOMEM;
 
-	for (uint32_t i = 1; i < b->n_sets; i++) {
-		if (i == stream + 1u || !b->sets[i]->orders)
+	for (uint32_t i = 1; i < b->n_free; i++) {
+		if (i == stream + 1u || !b->free[i]->merged.orders)
 			continue;
 		r = gp_streams_wait(&b->streams, i - 1, stream);
 		if (r)
@@ -441,8 +388,14 @@ static GP_NOINLINE int buddy_obtain(struct gp_allocator *a, unsigned order, uint
 {
 	struct buddy *b = gp_state(a);
 	uint64_t released = 0;
-	int r = buddy_steal(b, order, stream, unit, have);
+	int r;
 
+	buddy_flush(b, stream);
+	*unit = buddy_find_own(b, order, stream, have);
+	if (*unit != GP_BITSET_NONE)
+		return 0;
+	buddy_flush_all(b);
+	r = buddy_steal(b, order, stream, unit, have);
 	if (r <= 0)
 		return r;
 	r = buddy_take_over(b, stream);
@@ -462,41 +415,67 @@ static GP_NOINLINE int buddy_obtain(struct gp_allocator *a, unsigned order, uint
 	return *unit == GP_BITSET_NONE ? GP_NOMEM : 0;
 }
 
+/* Takes a merged block of at least `order` and splits off what is too much. */
+static int buddy_take(struct gp_allocator *a, unsigned order, uint16_t stream, uint64_t *out)
+{
+	struct buddy *b = gp_state(a);
+	uint64_t unit;
+	unsigned have;
+	uint16_t owner;
+	uint32_t i;
+	int r = gp_addr_index_reserve(&b->blocks, GP_ORDERS);
+
+	if (GP_UNLIKELY(r))
+		return r;
+	unit = gp_order_sets_find(&buddy_free_of(b, stream)->merged, order, &have);
+	if (GP_UNLIKELY(unit == GP_BITSET_NONE)) {
+		r = buddy_obtain(a, order, stream, &unit, &have);
+		if (r)
+			return r;
+	}
+	i = gp_addr_index_probe(&b->blocks, unit + 1);
+	owner = buddy_stream(gp_addr_index_value(&b->blocks, i));
+	gp_order_sets_remove(&buddy_free_of(b, owner)->merged, unit, have);
+	gp_addr_index_set(&b->blocks, i, buddy_value(BUDDY_USED, order, stream));
+	/* What is split off fresh memory stays fresh; what was another stream's is now ours. */
+	buddy_split(b, unit, have, order, owner == BUDDY_FRESH ? BUDDY_FRESH : stream);
+	*out = unit;
+	return 0;
+}
+
 static int buddy_alloc(struct gp_allocator *a, const struct gp_request *req, struct gp_block *out)
 {
 	struct buddy *b = gp_state(a);
 	uint32_t stream = gp_pool_stream(&b->pool, req->stream);
-	unsigned lg = gp_ceil_log2(req->size), order, have;
-	uint16_t owner;
+	unsigned lg = gp_ceil_log2(req->size), order;
+	struct buddy_free *f;
 	uint64_t unit;
 	int r;
 
 	/* A block is aligned to its own size, as far as the start of the space is: to a page. */
-	if (GP_UNLIKELY(req->lg_align > b->lg_page))
+	if (GP_UNLIKELY(req->lg_align > b->space.lg_page))
 		return GP_REFUSED;
 	lg = lg > req->lg_align ? lg : req->lg_align;
 	order = lg > b->lg_min ? lg - b->lg_min : 0;
 	if (GP_UNLIKELY(order >= b->n_orders))
 		return GP_NOMEM;
 	r = buddy_know(b, stream);
-	if (GP_LIKELY(!r))
-		r = gp_addr_index_reserve(&b->blocks, BUDDY_ORDERS);
 	if (GP_UNLIKELY(r))
 		return r;
-	unit = buddy_find_own(b, order, (uint16_t)stream, &have);
-	if (GP_UNLIKELY(unit == GP_BITSET_NONE)) {
-		r = buddy_obtain(a, order, (uint16_t)stream, &unit, &have);
-		if (r)
+	f = b->free[stream + 1];
+	if (f->quick.orders >> order & 1) {
+		unit = gp_bitset_first(&f->quick.of[order]) << order;
+		gp_order_sets_remove(&f->quick, unit, order);
+		f->quick_bytes -= b->min_block << order;
+		buddy_set_value(b, unit, buddy_value(BUDDY_USED, order, (uint16_t)stream));
+	} else {
+		r = buddy_take(a, order, (uint16_t)stream, &unit);
+		if (GP_UNLIKELY(r))
 			return r;
 	}
-	owner = buddy_stream(buddy_at(b, unit));
-	buddy_unlink(b, unit, have, owner);
-	/* What is split off fresh memory stays fresh; what was another stream's is now ours. */
-	buddy_split(b, unit, have, order, owner == BUDDY_FRESH ? BUDDY_FRESH : (uint16_t)stream);
-	buddy_set(b, unit, buddy_value(false, order, (uint16_t)stream));
 	b->live++;
 	b->granted_bytes += b->min_block << order;
-	*out = (struct gp_block){ buddy_addr(b, unit), b->min_block << order };
+	*out = (struct gp_block){ gp_unit_space_addr(&b->space, unit), b->min_block << order };
 	return 0;
 }
 
@@ -511,27 +490,39 @@ static GP_NOINLINE int buddy_refuse(const struct buddy *b, uint64_t unit)
 	return -EINVAL;
 }
 
+static void buddy_keep(struct buddy *b, uint64_t unit, unsigned order, uint16_t stream)
+{
+	struct buddy_free *f = buddy_free_of(b, stream);
+
+	gp_order_sets_add(&f->quick, unit, order);
+	f->quick_bytes += b->min_block << order;
+	if (GP_UNLIKELY(f->quick_bytes > b->pool.reserved_bytes / BUDDY_QUICK_SHARE))
+		buddy_flush(b, stream);
+}
+
 static int buddy_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct buddy *b = gp_state(a);
-	uint64_t unit = buddy_unit(b, addr);
-	uint32_t value = unit == GP_BITSET_NONE ? BUDDY_NONE : buddy_at(b, unit);
+	uint64_t unit = gp_unit_space_unit(&b->space, addr), size;
+	uint32_t i = unit == GP_BITSET_NONE ? GP_INDEX_NONE :
+					      gp_addr_index_probe(&b->blocks, unit + 1);
+	uint32_t value = i == GP_INDEX_NONE ? BUDDY_NONE : gp_addr_index_value(&b->blocks, i);
+	unsigned order = buddy_order(value);
+	uint16_t stream = buddy_stream(value);
 
-	if (GP_UNLIKELY(value & BUDDY_FREE)) /* BUDDY_NONE has the bit */
+	if (GP_UNLIKELY(buddy_state(value) != BUDDY_USED))
 		return buddy_refuse(b, unit);
+	size = b->min_block << order;
 	b->live--;
-	b->granted_bytes -= b->min_block << buddy_order(value);
-	gp_streams_freed(&b->streams, buddy_stream(value));
-	buddy_release(b, unit, buddy_order(value), buddy_stream(value));
+	b->granted_bytes -= size;
+	gp_streams_freed(&b->streams, stream);
+	if (size <= b->quick) {
+		gp_addr_index_set(&b->blocks, i, buddy_value(BUDDY_QUICKLY, order, stream));
+		buddy_keep(b, unit, order, stream);
+	} else {
+		buddy_release(b, unit, order, stream);
+	}
 	return 0;
-}
-
-static bool buddy_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	const struct buddy *b = gp_state(a);
-	uint64_t unit = buddy_unit(b, addr);
-
-	return unit != GP_BITSET_NONE && !(buddy_at(b, unit) & BUDDY_FREE);
 }
 
 static void buddy_usage(const struct gp_allocator *a, struct gp_usage *out)
@@ -547,35 +538,14 @@ static void buddy_usage(const struct gp_allocator *a, struct gp_usage *out)
 static void buddy_fini(struct gp_allocator *a)
 {
 	struct buddy *b = gp_state(a);
-	uint64_t units = buddy_units(b), pages = units >> (b->lg_page - b->lg_min);
 
 	gp_pool_fini(&b->pool);
 	gp_streams_fini(&b->streams);
-	for (uint32_t i = 0; i < b->n_sets; i++) {
-		for (unsigned k = 0; k < b->n_orders; k++)
-			gp_bitset_fini(&b->sets[i]->of[k]);
-		free(b->sets[i]);
-	}
-	free(b->sets);
-	gp_lazy_free(b->page_addr, pages * sizeof(*b->page_addr));
-	gp_lazy_free(b->page_top, pages);
-	gp_addr_index_fini(&b->pages);
+	for (uint32_t i = 0; i < b->n_free; i++)
+		buddy_free_destroy(b->free[i]);
+	free(b->free);
+	gp_unit_space_fini(&b->space);
 	gp_addr_index_fini(&b->blocks);
-	gp_range_set_fini(&b->places);
-}
-
-static int buddy_init_tables(struct buddy *b)
-{
-	uint64_t units = buddy_units(b), pages = units >> (b->lg_page - b->lg_min);
-	int r = gp_addr_index_init(&b->pages);
-
-	if (!r)
-		r = gp_addr_index_init(&b->blocks);
-	b->page_addr = gp_lazy_alloc(pages * sizeof(*b->page_addr));
-	b->page_top = gp_lazy_alloc(pages);
-	if (!b->page_addr || !b->page_top)
-		return -ENOMEM;
-	return r ? r : gp_range_set_insert(&b->places, 0, units, 0);
 }
 
 static int buddy_init(struct gp_allocator *a)
@@ -586,21 +556,21 @@ static int buddy_init(struct gp_allocator *a)
 	int r;
 
 	b->lg_min = gp_floor_log2(b->min_block);
-	gp_range_set_init(&b->places);
 	gp_streams_init(&b->streams, a->dev);
 	r = gp_pool_init(&b->pool, a);
 	if (r)
 		return r;
-	b->lg_page = gp_floor_log2(b->pool.page);
 	b->n_orders = lg_space - b->lg_min + 1;
-	if (b->min_block > b->pool.page || b->n_orders > BUDDY_ORDERS)
+	if (b->min_block > b->pool.page || b->n_orders > GP_ORDERS)
 		r = gp_allocator_why(a, -EINVAL, "min_block=%llu: expected %llu to %llu on this device",
 				     (unsigned long long)b->min_block,
 				     (unsigned long long)(UINT64_C(1) << (lg_space + 1)) >>
-					     BUDDY_ORDERS,
+					     GP_ORDERS,
 				     (unsigned long long)b->pool.page);
 	if (!r)
-		r = buddy_init_tables(b);
+		r = gp_unit_space_init(&b->space, &b->pool, b->lg_min, lg_space - b->lg_min);
+	if (!r)
+		r = gp_addr_index_init(&b->blocks);
 	if (!r)
 		r = buddy_know(b, 0);
 	if (!r && b->pool.unused.size) {
@@ -619,23 +589,25 @@ static int buddy_init(struct gp_allocator *a)
 
 static int buddy_check_block(const struct buddy *b, uint64_t unit, FILE *why)
 {
-	uint32_t value = buddy_at(b, unit), other;
+	uint32_t value = buddy_at(b, unit);
 	unsigned order = buddy_order(value);
-	const struct buddy_set *set = b->sets[(uint16_t)(buddy_stream(value) + 1)];
-	bool is_free = value & BUDDY_FREE;
+	const struct buddy_free *f = buddy_free_of(b, buddy_stream(value));
+	bool merged = buddy_state(value) == BUDDY_MERGED;
 	const char *what = NULL;
 
-	other = buddy_at(b, unit ^ (UINT64_C(1) << order));
 	if (unit & ((UINT64_C(1) << order) - 1))
 		what = "is not aligned to its size";
-	else if (is_free && !gp_bitset_has(&set->of[order], unit >> order))
+	else if (buddy_state(value) == BUDDY_USED)
+		return 0;
+	else if (!gp_order_sets_has(merged ? &f->merged : &f->quick, unit, order))
 		what = "is free and not in its set";
-	else if (is_free && order < buddy_top(b, unit) && other == value)
+	else if (merged && order < gp_unit_space_top(&b->space, unit) &&
+		 buddy_at(b, unit ^ (UINT64_C(1) << order)) == value)
 		what = "is free beside its free buddy";
 	if (!what)
 		return 0;
 	fprintf(why, "buddy: block %#llx of order %u %s\n",
-		(unsigned long long)buddy_addr(b, unit), order, what);
+		(unsigned long long)gp_unit_space_addr(&b->space, unit), order, what);
 	return -EILSEQ;
 }
 
@@ -643,7 +615,7 @@ static int buddy_check_block(const struct buddy *b, uint64_t unit, FILE *why)
 static int buddy_each(const struct buddy *b, const struct gp_range_entry *e,
 		      int (*fn)(const struct buddy *b, uint64_t unit, void *arg), void *arg)
 {
-	uint64_t unit = buddy_unit(b, e->addr), end = unit + (e->size >> b->lg_min);
+	uint64_t unit = gp_unit_space_unit(&b->space, e->addr), end = unit + (e->size >> b->lg_min);
 	int r = 0;
 
 	/* Under vmm a range may begin in the middle of a block that starts in an earlier one. */
@@ -661,7 +633,7 @@ static int buddy_each(const struct buddy *b, const struct gp_range_entry *e,
 }
 
 struct buddy_totals {
-	uint64_t live, granted, is_free, in_sets;
+	uint64_t live, granted, is_free, in_sets, quick, kept;
 	FILE *why;
 };
 
@@ -671,24 +643,10 @@ static int buddy_total(const struct buddy *b, uint64_t unit, void *arg)
 	uint32_t value = buddy_at(b, unit);
 	uint64_t size = b->min_block << buddy_order(value);
 
-	t->live += !(value & BUDDY_FREE);
-	t->granted += value & BUDDY_FREE ? 0 : size;
-	t->is_free += value & BUDDY_FREE ? size : 0;
+	t->live += buddy_state(value) == BUDDY_USED;
+	*(buddy_state(value) == BUDDY_USED ? &t->granted : &t->is_free) += size;
+	t->quick += buddy_state(value) == BUDDY_QUICKLY ? size : 0;
 	return buddy_check_block(b, unit, t->why);
-}
-
-static uint64_t buddy_set_bytes(const struct buddy *b, const struct buddy_set *set)
-{
-	uint64_t bytes = 0;
-
-	for (unsigned k = 0; k < b->n_orders; k++) {
-		const struct gp_bitset *of = &set->of[k];
-
-		for (uint64_t i = gp_bitset_next(of, 0); i != GP_BITSET_NONE;
-		     i = gp_bitset_next(of, i + 1))
-			bytes += b->min_block << k;
-	}
-	return bytes;
 }
 
 static int buddy_check(const struct gp_allocator *a, FILE *why)
@@ -700,10 +658,13 @@ static int buddy_check(const struct gp_allocator *a, FILE *why)
 
 	for (; e && !r; e = gp_range_set_ceiling(&b->pool.ranges, e->addr + 1))
 		r = buddy_each(b, e, buddy_total, &t);
-	for (uint32_t i = 0; i < b->n_sets; i++)
-		t.in_sets += buddy_set_bytes(b, b->sets[i]);
-	if (r || (t.live == b->live && t.granted == b->granted_bytes && t.is_free == t.in_sets &&
-		  t.granted + t.is_free == b->pool.reserved_bytes))
+	for (uint32_t i = 0; i < b->n_free; i++) {
+		t.in_sets += (gp_order_sets_units(&b->free[i]->merged) +
+			      gp_order_sets_units(&b->free[i]->quick)) << b->lg_min;
+		t.kept += b->free[i]->quick_bytes;
+	}
+	if (r || (t.quick == t.kept && t.live == b->live && t.granted == b->granted_bytes &&
+		  t.is_free == t.in_sets && t.granted + t.is_free == b->pool.reserved_bytes))
 		return r;
 	fprintf(why, "buddy: used %llu, free %llu (%llu in sets), held %llu bytes do not add up\n",
 		(unsigned long long)t.granted, (unsigned long long)t.is_free,
@@ -720,9 +681,10 @@ static int buddy_walk_one(const struct buddy *b, uint64_t unit, void *arg)
 {
 	struct buddy_walk *w = arg;
 	uint32_t value = buddy_at(b, unit);
-	struct gp_range range = { buddy_addr(b, unit), b->min_block << buddy_order(value) };
+	struct gp_range range = { gp_unit_space_addr(&b->space, unit),
+				  b->min_block << buddy_order(value) };
 
-	return w->fn(w->arg, range, !(value & BUDDY_FREE));
+	return w->fn(w->arg, range, buddy_state(value) == BUDDY_USED);
 }
 
 static int buddy_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
@@ -741,6 +703,9 @@ static const struct gp_option buddy_options[] = {
 	{ .name = "min_block", .help = "smallest block", .type = GP_OPTION_SIZE,
 	  .offset = offsetof(struct buddy, min_block), .default_text = "512", .min = GP_ALIGN,
 	  .max = 2 * GP_MIB, .pow2 = true },
+	{ .name = "quick", .help = "largest block kept whole for the next of its order (0: none)",
+	  .type = GP_OPTION_SIZE, .offset = offsetof(struct buddy, quick),
+	  .default_text = BUDDY_QUICK, .max = GP_GIB },
 	GP_POOL_CHUNK_OPTION(struct buddy, pool.opt.chunk, "arena"),
 	GP_POOL_OPTIONS(struct buddy, pool.opt),
 	{ .name = NULL },
@@ -760,5 +725,4 @@ const struct gp_allocator_ops gp_buddy_ops = {
 	.check = buddy_check,
 	.trim = buddy_trim,
 	.walk = buddy_walk,
-	.owns = buddy_owns,
 };

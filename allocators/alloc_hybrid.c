@@ -14,7 +14,8 @@
  *              has free serves any of them.
  * Invariants   the tiers' own; an address belongs to the lowest tier that knows it, since a slab is
  *              a block of the segregated tier and a chunk one of the buddy
- * Cost         alloc: a comparison more than the tier's; free: up to two hash lookups more
+ * Cost         alloc: a comparison more than the tier's; free: the tiers below the block's look for
+ *              it first, one lookup each
  * Waste        that of the tier; large blocks round up to powers of two (see buddy)
  * Threads      one at a time
  */
@@ -74,20 +75,13 @@ static int hybrid_alloc(struct gp_allocator *a, const struct gp_request *req, st
 	h->live += !r;
 	return r;
 }
+
+/* Each tier passes on to the one above what it does not know. */
 static int hybrid_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct hybrid *h = gp_state(a);
-	struct gp_allocator *tier = h->buddy;
+	int r = h->slab->ops->free(h->slab, addr);
 
-	if (h->slab->ops->owns(h->slab, addr))
-		tier = h->slab;
-	else if (h->segregated->ops->owns(h->segregated, addr))
-		tier = h->segregated;
-	int r = tier->ops->free(tier, addr);
-
-	/* The buddy sees a chunk as one live block; inside it only the segregated tier knows. */
-	if (GP_UNLIKELY(r == -EINVAL && tier == h->buddy))
-		r = h->segregated->ops->free(h->segregated, addr);
 	h->live -= !r;
 	return r;
 }

@@ -2,43 +2,37 @@
  *
  * segregated: free lists by size class over blocks that split and coalesce.
  *
- * Shape        ranges from the pool, tiled by blocks (tiling.h); free ones are in bins, for each
- *              stream and for memory that no stream has used yet:
- *
- *                2^k .. 2^(k+1) in `classes` steps     fl_map: which k has any
- *                [k][0] -> free -> free                sl_map[k]: which steps have any
- *                [k][1] -> free
- *
- *              The two-level bitmap is TLSF's (Masmano, Ripoll, Crespo, Real: "TLSF: a new dynamic
- *              memory allocator for real-time systems", ECRTS 2004): two find-first-set instead of
- *              a walk.
- * Choice       fit=good   the best of the first 8 blocks in the request's own class, else the first
- *                         of the next class that has any: all of those are large enough
+ * Shape        ranges from the pool, tiled by blocks; the free ones, for each stream and for memory
+ *              that no stream has used yet, in bins by size class (free_tiles.h). Small ones first
+ *              lie in quick lists, whole, and are joined when nothing else fits, and when they come
+ *              to more than a 32nd of what is held.
+ * Choice       fit=good   the best of the first 8 blocks in the request's own class, else of the
+ *                         next class that has any: all of those are large enough
  *              fit=class  never looks into the own class (TLSF's rule)
  *              fit=best   the best of the whole class: exact best fit, and linear in the list
- *              Own stream first, then fresh memory, then other streams' (with an event wait), then
- *              growth, then growth after everything that is empty was given back.
- * Invariants   1. no two free neighbours of one stream   2. a block is in the bin of its class and
- *              stream, and the bitmaps say which have any   3. used + free = held; and those of the
- *              tiling                                                -> seg_check() tests each
- * Cost         alloc, free: O(1), but fit=best. 32 bytes a block, 16 to 32 in the index
+ *              A quick block of the very size, own stream, fresh memory, then other streams' (with
+ *              an event wait), then growth, then growth after everything empty was given back.
+ * Invariants   used + free + quick = held; and those of free_tiles      -> seg_check() tests each
+ * Cost         alloc, free: O(1), but fit=best. 32 bytes a block, and what the index takes for it
  * Waste        internal < 256 bytes a block; external: what best fit has, see the README
  *              coalesce=false: requests round up to their class and blocks are never cut or joined
  *              again before a trim (simple segregated storage): internal < 1/classes, external
  *              the sum of each class's own peak
  * Threads      one at a time
  */
+#include "free_tiles.h"
 #include "pool.h"
 #include "streams.h"
-#include "tiling.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define SEG_FL 32     /* doublings: blocks of 1 .. 2^32 - 1 units */
-#define SEG_MAX_CLASSES 32
 #define SEG_NEAR 8    /* blocks that fit=good looks at */
-#define SEG_FRESH UINT16_MAX
+/* In the recordings no larger bound gained anything, and blocks above 32 KiB that wait to be joined
+ * made the heap larger by up to 1 %. */
+#define SEG_QUICK "32K"
+#define SEG_QUICK_MAX (GP_ALIGN * (GP_QUICK_KEYS - 1))
+#define SEG_LG_QUICK_SHARE 5 /* of what is held */
 
 enum seg_fit {
 	SEG_FIT_GOOD,
@@ -48,277 +42,43 @@ enum seg_fit {
 
 static const char *const seg_fit_choices[] = { "good", "class", "best", NULL };
 
-/* The free blocks of one stream, or fresh ones. */
-struct seg_bins {
-	uint64_t fl_map;
-	uint32_t sl_map[SEG_FL];
-	uint32_t head[SEG_FL * SEG_MAX_CLASSES];
-	uint64_t units;
-};
-
 struct seg {
-	uint64_t classes;
+	uint64_t classes, quick;
 	unsigned fit;
-	bool coalesce;
 	struct gp_pool pool;
 
-	struct gp_tiling t;
+	struct gp_free_tiles f;
 	struct gp_streams streams;
-	struct seg_bins **bins; /* [0] fresh, [1 + stream] */
-	uint32_t n_bins;
-	unsigned lg_classes;
+	uint32_t quick_units; /* largest quick block */
 	uint32_t drained; /* tier: the one wholly free range that is kept */
 	uint64_t live, granted_units;
 };
 
-/* ---- bins ---- */
-
-static unsigned seg_class(const struct seg *s, uint32_t units)
-{
-	unsigned fl = gp_floor_log2(units), lg = s->lg_classes;
-	uint32_t step = (uint32_t)(((uint64_t)units << lg) >> fl) & ((UINT32_C(1) << lg) - 1);
-
-	return fl << lg | step;
-}
-
-static struct seg_bins *seg_bins_of(const struct seg *s, uint16_t stream)
-{
-	return s->bins[(uint16_t)(stream + 1)];
-}
-
-static void seg_push(struct seg *s, uint32_t n)
-{
-	struct gp_tile *b = &s->t.tiles[n];
-	struct seg_bins *bins = seg_bins_of(s, b->stream);
-	unsigned c = seg_class(s, b->units), fl = c >> s->lg_classes;
-	uint32_t head = bins->head[c];
-
-	b->state = GP_TILE_FREE;
-	b->fprev = GP_TILE_NIL;
-	b->fnext = head;
-	s->t.tiles[head].fprev = n;
-	bins->head[c] = n;
-	bins->fl_map |= UINT64_C(1) << fl;
-	bins->sl_map[fl] |= UINT32_C(1) << (c & (s->classes - 1));
-	bins->units += b->units;
-}
-
-static void seg_unlink(struct seg *s, uint32_t n)
-{
-	struct gp_tile *b = &s->t.tiles[n];
-	struct seg_bins *bins = seg_bins_of(s, b->stream);
-
-	bins->units -= b->units;
-	s->t.tiles[b->fnext].fprev = b->fprev;
-	if (b->fprev) {
-		s->t.tiles[b->fprev].fnext = b->fnext;
-		return;
-	}
-	unsigned c = seg_class(s, b->units), fl = c >> s->lg_classes;
-
-	bins->head[c] = b->fnext;
-	if (b->fnext)
-		return;
-	bins->sl_map[fl] &= ~(UINT32_C(1) << (c & (s->classes - 1)));
-	if (!bins->sl_map[fl])
-		bins->fl_map &= ~(UINT64_C(1) << fl);
-}
-
-/* Makes the stream and its bins known. */
-static GP_NOINLINE int seg_new_stream(struct seg *s, uint32_t stream)
-{
-	struct seg_bins **bins;
-	int r = gp_streams_know(&s->streams, stream);
-
-	if (r)
-		return r;
-	bins = realloc(s->bins, (stream + 2) * sizeof(*bins));
-	if (!bins)
-		return -ENOMEM;
-	s->bins = bins;
-	while (s->n_bins < stream + 2) {
-		bins[s->n_bins] = calloc(1, sizeof(**bins));
-		if (!bins[s->n_bins])
-			return -ENOMEM;
-		s->n_bins++;
-	}
-	return 0;
-}
-
+/* Makes the stream known. */
 static int seg_know(struct seg *s, uint32_t stream)
 {
-	return GP_LIKELY(stream + 2 <= s->n_bins) ? 0 : seg_new_stream(s, stream);
-}
+	int r = 0;
 
-/* ---- finding ---- */
-
-/* The first block of the lowest class from c on (after c, without from_it); GP_TILE_NIL: none. */
-static uint32_t seg_next_class(const struct seg *s, const struct seg_bins *bins, unsigned c,
-			       bool from_it)
-{
-	unsigned lg = s->lg_classes, fl = c >> lg, sl = c & ((1u << lg) - 1);
-	uint64_t steps = bins->sl_map[fl] & (~UINT64_C(0) << (sl + !from_it));
-
-	if (!steps) {
-		uint64_t above = bins->fl_map & (~UINT64_C(0) << (fl + 1));
-
-		if (!above)
-			return GP_TILE_NIL;
-		fl = gp_lowest_bit(above);
-		steps = bins->sl_map[fl];
+	if (!gp_free_tiles_knows(&s->f, stream)) {
+		r = gp_streams_know(&s->streams, stream);
+		if (!r)
+			r = gp_free_tiles_know(&s->f, stream);
 	}
-	return bins->head[fl << lg | gp_lowest_bit(steps)];
-}
-
-/* Smallest block of at least `units` among the first `limit` of a list. */
-static uint32_t seg_smallest(const struct seg *s, uint32_t n, uint32_t units, unsigned limit)
-{
-	uint32_t best = GP_TILE_NIL, best_units = UINT32_MAX;
-
-	for (; n && limit; n = s->t.tiles[n].fnext, limit--) {
-		uint32_t have = s->t.tiles[n].units;
-
-		if (have == units)
-			return n;
-		if (have > units && have <= best_units) {
-			best = n;
-			best_units = have;
-		}
-	}
-	return best;
-}
-
-/* fit=class: only classes of which every block is large enough. */
-static uint32_t seg_find_class(const struct seg *s, const struct seg_bins *bins, uint32_t units)
-{
-	unsigned c = seg_class(s, units), fl = c >> s->lg_classes;
-	bool lower_bound = fl <= s->lg_classes ||
-			   !(units & ((UINT32_C(1) << (fl - s->lg_classes)) - 1));
-
-	return seg_next_class(s, bins, c, lower_bound);
-}
-
-static uint32_t seg_find(const struct seg *s, const struct seg_bins *bins, uint32_t units)
-{
-	unsigned c = seg_class(s, units), limit = s->fit == SEG_FIT_BEST ? UINT32_MAX : SEG_NEAR;
-	uint32_t n;
-
-	if (s->fit == SEG_FIT_CLASS)
-		return seg_find_class(s, bins, units);
-	n = bins->head[c];
-	if (n)
-		n = seg_smallest(s, n, units, limit);
-	if (n)
-		return n;
-	n = seg_next_class(s, bins, c, false);
-	return n ? seg_smallest(s, n, units, limit) : GP_TILE_NIL;
-}
-
-/* Own memory before fresh memory, which so stays in one piece. */
-static uint32_t seg_find_own(const struct seg *s, uint32_t units, uint16_t stream)
-{
-	uint32_t n = seg_find(s, seg_bins_of(s, stream), units);
-
-	return n ? n : seg_find(s, s->bins[0], units);
-}
-
-/* ---- cutting and joining ---- */
-
-static bool seg_mergeable(const struct gp_tile *b, uint16_t stream)
-{
-	return b->state == GP_TILE_FREE && (b->stream == stream || b->stream == SEG_FRESH);
-}
-
-/* Joined memory is as fresh as its last user. */
-static void seg_join(struct seg *s, uint32_t n)
-{
-	struct gp_tile *b = &s->t.tiles[n], *right = &s->t.tiles[b->next];
-
-	if (b->stream == SEG_FRESH)
-		b->stream = right->stream;
-	gp_tiling_swallow(&s->t, n);
-}
-
-/* Frees block n, which is in no bin, for `stream`: joins it with neighbours that are free on that
- * stream or fresh. Returns the block it became. */
-static uint32_t seg_release(struct seg *s, uint32_t n, uint16_t stream)
-{
-	uint32_t left = s->t.tiles[n].prev, right = s->t.tiles[n].next;
-
-	if (GP_LIKELY(s->coalesce || stream == SEG_FRESH)) {
-		if (seg_mergeable(&s->t.tiles[left], stream)) {
-			seg_unlink(s, left);
-			seg_join(s, left);
-			n = left;
-		}
-		if (seg_mergeable(&s->t.tiles[right], stream)) {
-			seg_unlink(s, right);
-			seg_join(s, n);
-		}
-	}
-	seg_push(s, n);
-	return n;
-}
-
-/* Another stream's free block becomes `stream`'s, which has waited for it; returns what it joined. */
-static uint32_t seg_adopt(struct seg *s, uint32_t n, uint16_t stream)
-{
-	seg_unlink(s, n);
-	if (n == s->drained)
-		s->drained = GP_TILE_NIL;
-	s->t.tiles[n].stream = stream;
-	return seg_release(s, n, stream);
-}
-
-/* ---- ranges: growing and giving back ---- */
-
-/* The free block below the highest mapped address, if `stream` may use it. */
-static uint32_t seg_tail(const struct seg *s, uint16_t stream, uint64_t *end)
-{
-	const struct gp_range_entry *top = gp_range_set_floor(&s->pool.ranges, UINT64_MAX);
-	uint32_t last;
-
-	if (!top || !s->t.joins || !s->coalesce)
-		return GP_TILE_NIL;
-	*end = top->addr + top->size;
-	last = gp_tiling_last(&s->t, *end);
-	return seg_mergeable(&s->t.tiles[last], stream) ? last : GP_TILE_NIL;
-}
-
-/* Gets memory for a block of at least `units`. Where the address range goes on after a free block,
- * only what is missing to it is asked for. */
-static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *out)
-{
-	uint64_t size = (uint64_t)units << GP_TILE_LG_UNIT, page = s->pool.page, end, need;
-	uint32_t tail = seg_tail(s, stream, &end);
-	struct gp_range range;
-	/* Memory of the device is fresh; a parent gives what may be used on this stream. */
-	uint16_t tag = s->pool.a->inner ? stream : SEG_FRESH;
-	int r = GP_NOMEM;
-
-	/* fit=class may pass over a block that is large enough. */
-	if (tail && s->t.tiles[tail].units >= units) {
-		*out = tail;
-		return 0;
-	}
-	if (tail) {
-		need = gp_align_up(size - gp_tile_bytes(&s->t.tiles[tail]), page);
-		r = gp_pool_get_at(&s->pool, end, gp_pool_growth(&s->pool, need), &range);
-		if (r > 0)
-			r = gp_pool_get_at(&s->pool, end, need, &range);
-	}
-	if (r > 0)
-		r = gp_pool_get(&s->pool, gp_pool_growth(&s->pool, size), gp_align_up(size, page),
-				page, stream, &range);
-	/* The parent may have made this stream wait for others, which is as much as taking over: who
-	 * waited for this stream before has not waited for them. */
-	if (!r && s->pool.a->inner)
-		gp_streams_freed(&s->streams, stream);
-	if (!r)
-		*out = seg_release(s, gp_tiling_add(&s->t, range, tag),
-				   s->coalesce ? stream : tag);
 	return r;
 }
+
+/* Another stream's free block becomes `stream`'s, which has waited for it; returns what it
+ * joined. */
+static uint32_t seg_adopt(struct seg *s, uint32_t n, uint16_t stream)
+{
+	gp_free_tiles_unlink(&s->f, n);
+	if (n == s->drained)
+		s->drained = GP_TILE_NIL;
+	s->f.t.tiles[n].stream = stream;
+	return gp_free_tiles_release(&s->f, n, stream);
+}
+
+/* ---- giving back ---- */
 
 /* Gives back the ranges that lie wholly in free block n, while more than `keep` is held. The
  * parent of a tier takes a range to be used on the stream it was asked for on, so that stream has
@@ -331,57 +91,27 @@ static int seg_drop_within(struct seg *s, uint32_t n, uint64_t keep, uint64_t *r
 	int r = 0;
 
 	while (n && !r && s->pool.reserved_bytes > keep) {
-		struct gp_tile *b = &s->t.tiles[n];
+		struct gp_tile *b = &s->f.t.tiles[n];
 
 		if (!gp_pool_range_within(&s->pool, b->addr, b->addr + gp_tile_bytes(b), &range))
 			return 0;
-		if (tier && b->stream != SEG_FRESH)
+		if (tier && b->stream != GP_FREE_FRESH)
 			r = gp_streams_wait(&s->streams, b->stream,
 					    (uint32_t)gp_range_set_at(&s->pool.ranges,
 								      range.addr)->tag);
 		if (!r)
-			r = gp_tiling_room(&s->t, 2);
+			r = gp_tiling_room(&s->f.t, 2);
 		if (r)
 			return r;
-		seg_unlink(s, n);
-		gp_tiling_drop(&s->t, n, range, &left, &n);
+		gp_free_tiles_unlink(&s->f, n);
+		gp_tiling_drop(&s->f.t, n, range, &left, &n);
 		if (left)
-			seg_push(s, left);
+			gp_free_tiles_push(&s->f, left);
 		if (n)
-			seg_push(s, n);
+			gp_free_tiles_push(&s->f, n);
 		r = gp_pool_put(&s->pool, range.addr);
 		*released += range.size;
 	}
-	return r;
-}
-
-/* Moves every free block of `from` to `to` and joins it there. The caller has seen to it that the
- * memory may be used on `to`. */
-static void seg_move_bins(struct seg *s, uint16_t from, uint16_t to)
-{
-	struct seg_bins *bins = seg_bins_of(s, from);
-
-	while (bins->fl_map) {
-		uint32_t n = seg_next_class(s, bins, 0, true);
-
-		seg_unlink(s, n);
-		s->t.tiles[n].stream = to;
-		seg_release(s, n, to);
-	}
-}
-
-/* After a synchronisation free memory is anybody's: joined, more ranges are wholly free. */
-static int seg_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
-{
-	struct seg *s = gp_state(a);
-	int r = gp_device_sync(a->dev);
-
-	for (uint32_t i = 1; !r && i < s->n_bins; i++)
-		seg_move_bins(s, (uint16_t)(i - 1), SEG_FRESH);
-	s->drained = GP_TILE_NIL;
-	for (uint32_t n = 1; n < s->t.n && !r; n++)
-		if (s->t.tiles[n].state == GP_TILE_FREE)
-			r = seg_drop_within(s, n, keep, released);
 	return r;
 }
 
@@ -396,16 +126,117 @@ static int seg_drained(struct seg *s, uint32_t n)
 	return 0;
 }
 
+/* A block that was handed out becomes free. */
+static int seg_let_go(struct seg *s, uint32_t n)
+{
+	n = gp_free_tiles_release(&s->f, n, s->f.t.tiles[n].stream);
+	if (GP_UNLIKELY(s->pool.a->inner) && gp_tiling_alone(&s->f.t, n))
+		return seg_drained(s, n);
+	return 0;
+}
+
+/* Joins what a stream's quick lists keep. */
+static int seg_flush(struct seg *s, uint16_t stream)
+{
+	struct gp_quick *q = &gp_free_tiles_of(&s->f, stream)->quick;
+	uint32_t n;
+	int r = 0;
+
+	while (!r && (n = gp_quick_any(q, &s->f.t)))
+		r = seg_let_go(s, n);
+	return r;
+}
+
+static int seg_flush_all(struct seg *s)
+{
+	int r = 0;
+
+	for (uint32_t i = 1; i < s->f.n_lists && !r; i++)
+		r = seg_flush(s, (uint16_t)(i - 1));
+	return r;
+}
+
+/* After a synchronisation free memory is anybody's: joined, more ranges are wholly free. */
+static int seg_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
+{
+	struct seg *s = gp_state(a);
+	int r = gp_device_sync(a->dev);
+
+	if (!r)
+		r = seg_flush_all(s);
+	for (uint32_t i = 1; !r && i < s->f.n_lists; i++)
+		gp_free_tiles_move(&s->f, (uint16_t)(i - 1), GP_FREE_FRESH);
+	s->drained = GP_TILE_NIL;
+	for (uint32_t n = 1; n < s->f.t.n && !r; n++)
+		if (s->f.t.tiles[n].state == GP_TILE_FREE)
+			r = seg_drop_within(s, n, keep, released);
+	return r;
+}
+
 /* ---- the slow path of alloc ---- */
+
+/* The free block below the highest mapped address, if `stream` may use it. */
+static uint32_t seg_tail(const struct seg *s, uint16_t stream, uint64_t *end)
+{
+	const struct gp_range_entry *top = gp_range_set_floor(&s->pool.ranges, UINT64_MAX);
+	uint32_t last;
+
+	if (!top || !s->f.t.joins || !s->f.coalesce)
+		return GP_TILE_NIL;
+	*end = top->addr + top->size;
+	last = gp_tiling_last(&s->f.t, *end);
+	return gp_free_tiles_joins(&s->f.t.tiles[last], stream) ? last : GP_TILE_NIL;
+}
+
+/* Gets memory for a block of at least `units`. Where the address range goes on after a free block,
+ * only what is missing to it is asked for. */
+static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *out)
+{
+	uint64_t size = (uint64_t)units << GP_TILE_LG_UNIT, page = s->pool.page, end, need;
+	uint32_t tail = seg_tail(s, stream, &end);
+	struct gp_range range;
+	/* Memory of the device is fresh; a parent gives what may be used on this stream. */
+	uint16_t tag = s->pool.a->inner ? stream : GP_FREE_FRESH;
+	int r = gp_tiling_room(&s->f.t, 2);
+
+	if (r)
+		return r;
+	/* fit=class may pass over a block that is large enough. */
+	if (tail && s->f.t.tiles[tail].units >= units) {
+		*out = tail;
+		return 0;
+	}
+	r = GP_NOMEM;
+	if (tail) {
+		need = gp_align_up(size - gp_tile_bytes(&s->f.t.tiles[tail]), page);
+		r = gp_pool_get_at(&s->pool, end, gp_pool_growth(&s->pool, need), &range);
+		if (r > 0)
+			r = gp_pool_get_at(&s->pool, end, need, &range);
+	}
+	if (r > 0)
+		r = gp_pool_get(&s->pool, gp_pool_growth(&s->pool, size), gp_align_up(size, page),
+				page, stream, &range);
+	/* The parent may have made this stream wait for others, which is as much as taking over: who
+	 * waited for this stream before has not waited for them. */
+	if (!r && s->pool.a->inner)
+		gp_streams_freed(&s->streams, stream);
+	if (!r)
+		*out = gp_free_tiles_release(&s->f, gp_tiling_add(&s->f.t, range, tag),
+				   s->f.coalesce ? stream : tag);
+	return r;
+}
 
 /* Another stream's block that fits; its stream is waited for. */
 static int seg_steal(struct seg *s, uint32_t units, uint16_t stream, uint32_t *out)
 {
-	for (uint32_t i = 1; i < s->n_bins; i++) {
+	for (uint32_t i = 1; i < s->f.n_lists; i++) {
 		uint16_t other = (uint16_t)(i - 1);
-		uint32_t n = other == stream ? GP_TILE_NIL : seg_find(s, s->bins[i], units);
+		uint32_t n;
 		int r;
 
+		if (other == stream)
+			continue;
+		n = gp_free_tiles_find(&s->f, s->f.lists[i], units);
 		if (!n)
 			continue;
 		r = gp_streams_wait(&s->streams, other, stream);
@@ -420,24 +251,19 @@ static int seg_steal(struct seg *s, uint32_t units, uint16_t stream, uint32_t *o
  * join. It is linear, and it comes before a growth that costs 50 us. */
 static int seg_take_over(struct seg *s, uint32_t units, uint16_t stream)
 {
-	uint64_t total = 0, others = 0;
 	int r;
 
-	for (uint32_t i = 0; i < s->n_bins; i++) {
-		total += s->bins[i]->units;
-		others += i && i != stream + 1u ? s->bins[i]->units : 0;
-	}
-	if (!others || total < units)
+	if ((s->pool.reserved_bytes >> GP_TILE_LG_UNIT) - s->granted_units < units)
 		return GP_NOMEM;
-	for (uint32_t i = 1; i < s->n_bins; i++) {
+	for (uint32_t i = 1; i < s->f.n_lists; i++) {
 		uint16_t other = (uint16_t)(i - 1);
 
-		if (other == stream || !s->bins[i]->units)
+		if (other == stream || gp_size_bins_empty(&s->f.lists[i]->bins))
 			continue;
 		r = gp_streams_wait(&s->streams, other, stream);
 		if (r)
 			return r;
-		seg_move_bins(s, other, stream);
+		gp_free_tiles_move(&s->f, other, stream);
 	}
 	return 0;
 }
@@ -452,22 +278,28 @@ static int seg_grow_or_trim(struct gp_allocator *a, uint32_t units, uint16_t str
 	if (r <= 0)
 		return r;
 	r = seg_trim(a, 0, &released);
-	*out = seg_find_own(s, units, stream);
+	*out = gp_free_tiles_find_own(&s->f, units, stream);
 	return r || *out ? r : seg_grow(s, units, stream, out);
 }
 
-static GP_NOINLINE int seg_obtain(struct gp_allocator *a, uint32_t units, uint16_t stream,
-				  uint32_t *out)
+/* Own memory, once what is quick is joined; then other streams'; then more. */
+static int seg_obtain(struct gp_allocator *a, uint32_t units, uint16_t stream, uint32_t *out)
 {
 	struct seg *s = gp_state(a);
-	int r = seg_steal(s, units, stream, out);
+	int r = seg_flush(s, stream);
 
+	*out = r ? GP_TILE_NIL : gp_free_tiles_find_own(&s->f, units, stream);
+	if (r || *out)
+		return r;
+	r = seg_flush_all(s);
+	if (!r)
+		r = seg_steal(s, units, stream, out);
 	if (r <= 0)
 		return r;
 	r = seg_take_over(s, units, stream);
 	if (r < 0)
 		return r;
-	*out = r ? GP_TILE_NIL : seg_find_own(s, units, stream);
+	*out = r ? GP_TILE_NIL : gp_free_tiles_find_own(&s->f, units, stream);
 	return *out ? 0 : seg_grow_or_trim(a, units, stream, out);
 }
 
@@ -476,12 +308,12 @@ static GP_NOINLINE int seg_obtain(struct gp_allocator *a, uint32_t units, uint16
 static int seg_obtain_exact(struct gp_allocator *a, uint32_t units, uint16_t stream, uint32_t *out)
 {
 	struct seg *s = gp_state(a);
-	unsigned c = seg_class(s, units);
+	unsigned c = gp_size_bins_class(&s->f.lists[0]->bins, units);
 	int r;
 
-	*out = seg_bins_of(s, stream)->head[c];
-	for (uint32_t i = 1; i < s->n_bins && !*out; i++) {
-		*out = s->bins[i]->head[c];
+	*out = gp_free_tiles_of(&s->f, stream)->bins.head[c];
+	for (uint32_t i = 1; i < s->f.n_lists && !*out; i++) {
+		*out = s->f.lists[i]->bins.head[c];
 		if (!*out)
 			continue;
 		r = gp_streams_wait(&s->streams, i - 1, stream);
@@ -490,7 +322,7 @@ static int seg_obtain_exact(struct gp_allocator *a, uint32_t units, uint16_t str
 		return r;
 	}
 	if (!*out)
-		*out = seg_find(s, s->bins[0], units);
+		*out = gp_free_tiles_find(&s->f, s->f.lists[0], units);
 	return *out ? 0 : seg_grow_or_trim(a, units, stream, out);
 }
 
@@ -499,7 +331,7 @@ static uint64_t seg_round_to_class(const struct seg *s, uint64_t units)
 {
 	unsigned fl = gp_floor_log2(units);
 
-	return fl > s->lg_classes ? gp_align_up(units, UINT64_C(1) << (fl - s->lg_classes)) : units;
+	return fl > s->f.lg_steps ? gp_align_up(units, UINT64_C(1) << (fl - s->f.lg_steps)) : units;
 }
 
 /* ---- hooks ---- */
@@ -508,28 +340,34 @@ static int seg_find_block(struct gp_allocator *a, uint32_t units, uint16_t strea
 {
 	struct seg *s = gp_state(a);
 
-	if (GP_UNLIKELY(!s->coalesce))
+	if (GP_UNLIKELY(!s->f.coalesce))
 		return seg_obtain_exact(a, units, stream, out);
-	*out = seg_find_own(s, units, stream);
-	return GP_LIKELY(*out) ? 0 : seg_obtain(a, units, stream, out);
+	*out = gp_free_tiles_find(&s->f, gp_free_tiles_of(&s->f, stream), units);
+	return *out ? 0 : seg_obtain(a, units, stream, out);
+}
+
+/* Block n goes to the user. */
+static inline void seg_give(struct seg *s, uint32_t n, struct gp_block *out)
+{
+	const struct gp_tile *b = &s->f.t.tiles[n];
+
+	s->live++;
+	s->granted_units += b->units;
+	*out = (struct gp_block){ b->addr, gp_tile_bytes(b) };
 }
 
 /* Hands out the first `units` of free block n. */
-static void seg_hand_out(struct seg *s, uint32_t n, uint32_t units, uint16_t stream,
-			 struct gp_block *out)
+static inline void seg_hand_out(struct seg *s, uint32_t n, uint32_t units, uint16_t stream,
+				struct gp_block *out)
 {
-	struct gp_tile *b = &s->t.tiles[n];
-
-	seg_unlink(s, n);
+	gp_free_tiles_unlink(&s->f, n);
 	if (n == s->drained)
 		s->drained = GP_TILE_NIL;
-	if (b->units > units)
-		seg_push(s, gp_tiling_cut(&s->t, n, units));
-	b->stream = stream;
-	b->state = GP_TILE_USED;
-	s->live++;
-	s->granted_units += units;
-	*out = (struct gp_block){ b->addr, (uint64_t)units << GP_TILE_LG_UNIT };
+	if (s->f.t.tiles[n].units > units)
+		gp_free_tiles_push(&s->f, gp_tiling_cut(&s->f.t, n, units));
+	s->f.t.tiles[n].stream = stream;
+	s->f.t.tiles[n].state = GP_TILE_USED;
+	seg_give(s, n, out);
 }
 
 /* Alignment above a unit: finds room for any start, and frees what lies before the aligned one. */
@@ -538,28 +376,56 @@ static GP_NOINLINE int seg_alloc_aligned(struct gp_allocator *a, uint64_t units,
 {
 	struct seg *s = gp_state(a);
 	uint64_t padded = units + (align >> GP_TILE_LG_UNIT) - 1;
-	uint32_t n, rest, front;
+	uint32_t n, front, rest;
 	int r;
 
 	if (padded > UINT32_MAX)
 		return GP_NOMEM;
-	if (!s->coalesce)
+	if (!s->f.coalesce)
 		padded = seg_round_to_class(s, padded);
 	r = seg_find_block(a, (uint32_t)padded, stream, &n);
+	if (!r)
+		r = gp_tiling_room(&s->f.t, 2);
 	if (r)
 		return r;
-	front = (uint32_t)((gp_align_up(s->t.tiles[n].addr, align) - s->t.tiles[n].addr) >>
+	front = (uint32_t)((gp_align_up(s->f.t.tiles[n].addr, align) - s->f.t.tiles[n].addr) >>
 			   GP_TILE_LG_UNIT);
 	if (front) {
-		seg_unlink(s, n);
+		gp_free_tiles_unlink(&s->f, n);
 		if (n == s->drained)
 			s->drained = GP_TILE_NIL;
-		rest = gp_tiling_cut(&s->t, n, front);
-		seg_push(s, n);
-		seg_push(s, rest);
+		rest = gp_tiling_cut(&s->f.t, n, front);
+		gp_free_tiles_push(&s->f, n);
+		gp_free_tiles_push(&s->f, rest);
 		n = rest;
 	}
 	seg_hand_out(s, n, (uint32_t)units, stream, out);
+	return 0;
+}
+
+/* Whatever is not as in seg_alloc. */
+static GP_NOINLINE int seg_alloc_slow(struct gp_allocator *a, const struct gp_request *req,
+				      uint64_t units, uint32_t stream, struct gp_block *out)
+{
+	struct seg *s = gp_state(a);
+	uint32_t n;
+	int r = seg_know(s, stream);
+
+	if (!s->f.coalesce)
+		units = seg_round_to_class(s, units);
+	if (units > UINT32_MAX || req->lg_align >= 40)
+		return GP_NOMEM;
+	if (r)
+		return r;
+	if (req->lg_align > GP_TILE_LG_UNIT)
+		return seg_alloc_aligned(a, units, (uint16_t)stream, UINT64_C(1) << req->lg_align,
+					 out);
+	r = seg_find_block(a, (uint32_t)units, (uint16_t)stream, &n);
+	if (!r)
+		r = gp_tiling_room(&s->f.t, 1);
+	if (r)
+		return r;
+	seg_hand_out(s, n, (uint32_t)units, (uint16_t)stream, out);
 	return 0;
 }
 
@@ -568,61 +434,64 @@ static int seg_alloc(struct gp_allocator *a, const struct gp_request *req, struc
 	struct seg *s = gp_state(a);
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
 	uint32_t stream = gp_pool_stream(&s->pool, req->stream), n;
-	int r;
 
-	if (GP_UNLIKELY(!s->coalesce))
-		units = seg_round_to_class(s, units);
-	if (GP_UNLIKELY(units > UINT32_MAX || req->lg_align >= 40))
-		return GP_NOMEM;
-	r = seg_know(s, stream);
-	if (GP_LIKELY(!r))
-		r = gp_tiling_room(&s->t, 6); /* a range and three cuts at most */
-	if (GP_UNLIKELY(r))
-		return r;
-	if (GP_UNLIKELY(req->lg_align > GP_TILE_LG_UNIT))
-		return seg_alloc_aligned(a, units, (uint16_t)stream,
-					 UINT64_C(1) << req->lg_align, out);
-	r = seg_find_block(a, (uint32_t)units, (uint16_t)stream, &n);
-	if (GP_UNLIKELY(r))
-		return r;
-	seg_hand_out(s, n, (uint32_t)units, (uint16_t)stream, out);
-	return 0;
+	if (GP_LIKELY(req->lg_align <= GP_TILE_LG_UNIT && gp_free_tiles_knows(&s->f, stream) &&
+		      s->f.coalesce && units <= UINT32_MAX)) {
+		struct gp_free_lists *f = s->f.lists[stream + 1];
+
+		n = units <= s->quick_units ? gp_quick_pop(&f->quick, &s->f.t, (unsigned)units) :
+					      GP_TILE_NIL;
+		if (n) {
+			seg_give(s, n, out);
+			return 0;
+		}
+		n = gp_free_tiles_find(&s->f, f, (uint32_t)units);
+		if (GP_LIKELY(n && !gp_tiling_room(&s->f.t, 1))) {
+			seg_hand_out(s, n, (uint32_t)units, (uint16_t)stream, out);
+			return 0;
+		}
+	}
+	return seg_alloc_slow(a, req, units, stream, out);
 }
 
-/* An address that starts no block: inside free memory it was freed before. Linear, for errors. */
-static GP_NOINLINE int seg_refuse(const struct seg *s, uint64_t addr)
+static unsigned seg_quick_key(uint32_t units)
 {
-	for (uint32_t n = 1; n < s->t.n; n++) {
-		const struct gp_tile *b = &s->t.tiles[n];
+	return units;
+}
 
-		if (b->state == GP_TILE_FREE && addr - b->addr < gp_tile_bytes(b))
-			return -EALREADY;
-	}
-	return -EINVAL;
+static inline int seg_keep(struct seg *s, uint32_t n)
+{
+	uint16_t stream = s->f.t.tiles[n].stream;
+	struct gp_quick *q = &gp_free_tiles_of(&s->f, stream)->quick;
+
+	gp_quick_push(q, &s->f.t, n, s->f.t.tiles[n].units);
+	return GP_LIKELY(q->units <= s->pool.reserved_bytes >>
+					     (GP_TILE_LG_UNIT + SEG_LG_QUICK_SHARE)) ?
+		       0 :
+		       seg_flush(s, stream);
+}
+
+/* No block starts here. Below a parent it may be one that the parent gave to somebody else. */
+static GP_NOINLINE int seg_free_unknown(struct gp_allocator *a, uint64_t addr)
+{
+	struct seg *s = gp_state(a);
+	int r = a->inner ? gp_free(a->inner, addr) : -EINVAL;
+
+	return r == -EINVAL ? gp_tiling_refuse(&s->f.t, addr) : r;
 }
 
 static int seg_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct seg *s = gp_state(a);
-	uint32_t n = gp_tiling_find(&s->t, addr);
-	struct gp_tile *b = &s->t.tiles[n];
+	uint32_t n = gp_tiling_find(&s->f.t, addr);
+	const struct gp_tile *b = &s->f.t.tiles[n];
 
 	if (GP_UNLIKELY(b->state != GP_TILE_USED))
-		return seg_refuse(s, addr);
+		return n && b->state != GP_TILE_END ? -EALREADY : seg_free_unknown(a, addr);
 	s->live--;
 	s->granted_units -= b->units;
 	gp_streams_freed(&s->streams, b->stream);
-	n = seg_release(s, n, b->stream);
-	if (GP_UNLIKELY(a->inner) && gp_tiling_alone(&s->t, n))
-		return seg_drained(s, n);
-	return 0;
-}
-
-static bool seg_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	const struct seg *s = gp_state(a);
-
-	return gp_tiling_find(&s->t, addr) != GP_TILE_NIL;
+	return b->units <= s->quick_units ? seg_keep(s, n) : seg_let_go(s, n);
 }
 
 static void seg_usage(const struct gp_allocator *a, struct gp_usage *out)
@@ -639,10 +508,7 @@ static void seg_fini(struct gp_allocator *a)
 
 	gp_pool_fini(&s->pool);
 	gp_streams_fini(&s->streams);
-	gp_tiling_fini(&s->t);
-	for (uint32_t i = 0; i < s->n_bins; i++)
-		free(s->bins[i]);
-	free(s->bins);
+	gp_free_tiles_fini(&s->f);
 }
 
 static int seg_init(struct gp_allocator *a)
@@ -650,14 +516,16 @@ static int seg_init(struct gp_allocator *a)
 	struct seg *s = gp_state(a);
 	int r;
 
-	if (a->inner && !s->coalesce)
+	if (a->inner && !s->f.coalesce)
 		return gp_allocator_why(a, -EINVAL, "coalesce=false: not below a parent");
-	s->lg_classes = gp_floor_log2(s->classes);
+	s->f.lg_steps = gp_floor_log2(s->classes);
+	s->f.near = s->fit == SEG_FIT_CLASS ? 0 : s->fit == SEG_FIT_BEST ? UINT32_MAX : SEG_NEAR;
+	s->quick_units = s->f.coalesce ? (uint32_t)(s->quick >> GP_TILE_LG_UNIT) : 0;
 	gp_streams_init(&s->streams, a->dev);
 	r = gp_pool_init(&s->pool, a);
 	if (r)
 		return r;
-	r = gp_tiling_init(&s->t, gp_pool_joins(&s->pool));
+	r = gp_free_tiles_init(&s->f, gp_pool_joins(&s->pool));
 	if (!r)
 		r = seg_know(s, 0);
 	if (r)
@@ -667,68 +535,18 @@ static int seg_init(struct gp_allocator *a)
 
 /* ---- audit and walk ---- */
 
-static int seg_complain(FILE *why, const struct gp_tile *b, const char *what)
-{
-	fprintf(why, "segregated: block %#llx of %llu bytes %s\n", (unsigned long long)b->addr,
-		(unsigned long long)gp_tile_bytes(b), what);
-	return -EILSEQ;
-}
-
-/* Goes through one bin; adds what is in it to *units. */
-static int seg_check_bin(const struct seg *s, uint32_t i, unsigned c, uint64_t *units, FILE *why)
-{
-	const struct seg_bins *bins = s->bins[i];
-	unsigned fl = c >> s->lg_classes;
-	bool marked = bins->sl_map[fl] >> (c & (s->classes - 1)) & 1;
-
-	for (uint32_t n = bins->head[c]; n; n = s->t.tiles[n].fnext) {
-		const struct gp_tile *b = &s->t.tiles[n];
-
-		if (b->state != GP_TILE_FREE || (uint16_t)(b->stream + 1) != i ||
-		    seg_class(s, b->units) != c)
-			return seg_complain(why, b, "is in the wrong bin");
-		*units += b->units;
-	}
-	if (marked == (bins->head[c] != GP_TILE_NIL) &&
-	    (bins->sl_map[fl] != 0) == (bins->fl_map >> fl & 1))
-		return 0;
-	fprintf(why, "segregated: the bitmap of class %u is wrong\n", c);
-	return -EILSEQ;
-}
-
-static int seg_check_tiles(const struct seg *s, uint64_t *used, uint64_t *unused, FILE *why)
-{
-	for (uint32_t n = 1; n < s->t.n; n++) {
-		const struct gp_tile *b = &s->t.tiles[n], *next = &s->t.tiles[b->next];
-
-		*used += b->state == GP_TILE_USED ? b->units : 0;
-		*unused += b->state == GP_TILE_FREE ? b->units : 0;
-		if (s->coalesce && b->state == GP_TILE_FREE && next->state == GP_TILE_FREE &&
-		    b->stream == next->stream)
-			return seg_complain(why, b, "is free beside a free block of its stream");
-	}
-	return 0;
-}
-
 static int seg_check(const struct gp_allocator *a, FILE *why)
 {
 	const struct seg *s = gp_state(a);
-	uint64_t used = 0, unused = 0, binned = 0, total = 0;
-	int r = gp_tiling_check(&s->t, "segregated", why);
+	uint64_t units[GP_TILE_END + 1];
+	int r = gp_free_tiles_check(&s->f, seg_quick_key, "segregated", units, why);
+	uint64_t held = units[GP_TILE_USED] + units[GP_TILE_FREE] + units[GP_TILE_QUICK];
 
-	if (!r)
-		r = seg_check_tiles(s, &used, &unused, why);
-	for (uint32_t i = 0; i < s->n_bins; i++) {
-		for (unsigned c = 0; c < (unsigned)SEG_FL << s->lg_classes && !r; c++)
-			r = seg_check_bin(s, i, c, &binned, why);
-		total += s->bins[i]->units;
-	}
-	if (r || (used == s->granted_units && binned == unused && total == unused &&
-		  (used + unused) << GP_TILE_LG_UNIT ==
-			  s->pool.reserved_bytes - s->pool.unused.size))
+	if (r || (units[GP_TILE_USED] == s->granted_units &&
+		  held << GP_TILE_LG_UNIT == s->pool.reserved_bytes - s->pool.unused.size))
 		return r;
-	fprintf(why, "segregated: %llu used, %llu free and %llu binned units do not add up\n",
-		(unsigned long long)used, (unsigned long long)unused, (unsigned long long)binned);
+	fprintf(why, "segregated: %llu units used, %llu in all do not add up\n",
+		(unsigned long long)units[GP_TILE_USED], (unsigned long long)held);
 	return -EILSEQ;
 }
 
@@ -739,13 +557,13 @@ static int seg_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	int r = s->pool.unused.size ? fn(arg, s->pool.unused, false) : 0;
 
 	for (; e && !r; e = gp_range_set_ceiling(&s->pool.ranges, e->addr + 1)) {
-		uint32_t n = gp_tiling_find(&s->t, e->addr);
+		uint32_t n = gp_tiling_find(&s->f.t, e->addr);
 
 		/* Ranges that joined are walked from the first of them. */
-		if (!n || s->t.tiles[n].prev)
+		if (!n || s->f.t.tiles[n].prev)
 			continue;
-		for (; s->t.tiles[n].state != GP_TILE_END && !r; n = s->t.tiles[n].next) {
-			const struct gp_tile *b = &s->t.tiles[n];
+		for (; s->f.t.tiles[n].state != GP_TILE_END && !r; n = s->f.t.tiles[n].next) {
+			const struct gp_tile *b = &s->f.t.tiles[n];
 
 			r = fn(arg, (struct gp_range){ b->addr, gp_tile_bytes(b) },
 			       b->state == GP_TILE_USED);
@@ -756,14 +574,17 @@ static int seg_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 
 static const struct gp_option seg_options[] = {
 	{ .name = "classes", .help = "size classes in each doubling", .type = GP_OPTION_COUNT,
-	  .offset = offsetof(struct seg, classes), .default_text = "4", .min = 1,
-	  .max = SEG_MAX_CLASSES, .pow2 = true },
+	  .offset = offsetof(struct seg, classes), .default_text = "8", .min = 1,
+	  .max = 1 << GP_BINS_LG_STEPS_MAX, .pow2 = true },
 	{ .name = "fit", .help = "which block of a class is taken", .type = GP_OPTION_CHOICE,
 	  .offset = offsetof(struct seg, fit), .default_text = "good",
 	  .choices = seg_fit_choices },
 	{ .name = "coalesce", .help = "join free neighbours; false: blocks keep their class",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct seg, coalesce),
+	  .type = GP_OPTION_BOOL, .offset = offsetof(struct seg, f.coalesce),
 	  .default_text = "true" },
+	{ .name = "quick", .help = "largest block kept whole for the next of its size (0: none)",
+	  .type = GP_OPTION_SIZE, .offset = offsetof(struct seg, quick), .default_text = SEG_QUICK,
+	  .max = SEG_QUICK_MAX },
 	GP_POOL_CHUNK_OPTION(struct seg, pool.opt.chunk, "chunk"),
 	GP_POOL_OPTIONS(struct seg, pool.opt),
 	{ .name = NULL },
@@ -783,5 +604,4 @@ const struct gp_allocator_ops gp_segregated_ops = {
 	.check = seg_check,
 	.trim = seg_trim,
 	.walk = seg_walk,
-	.owns = seg_owns,
 };

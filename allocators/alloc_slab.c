@@ -360,13 +360,6 @@ static int slab_free(struct gp_allocator *a, uint64_t addr)
 
 /* ---- the other hooks ---- */
 
-static bool slab_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	const struct slab *s = gp_state(a);
-
-	return gp_addr_index_find(&s->index, addr >> s->lg_slab) != GP_INDEX_NONE;
-}
-
 static int slab_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 {
 	struct slab *s = gp_state(a);
@@ -580,5 +573,4 @@ const struct gp_allocator_ops gp_slab_ops = {
 	.usage = slab_usage,
 	.check = slab_check,
 	.trim = slab_trim,
-	.owns = slab_owns,
 };

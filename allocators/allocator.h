@@ -33,6 +33,8 @@ struct gp_request {
 	uint32_t stream;   /* dense index; 0 is the default stream                */
 	uint16_t thread;   /* dense index; 0 in a single-threaded program         */
 	uint8_t lg_align;  /* log2 of the alignment; below GP_ALIGN means GP_ALIGN */
+	uint8_t pool;      /* 0; else a pool of the program's own (a CUDA graph's, a MemPool), whose
+			    * memory an allocator that knows of pools keeps apart */
 };
 
 struct gp_block {
@@ -114,6 +116,15 @@ struct gp_allocator_ops {
 	/* ... no heap map. Every block and hole of what is reserved, by range in address order of
 	 * each; stops when fn returns non-zero and returns that. */
 	int (*walk)(const struct gp_allocator *a, gp_walk_fn *fn, void *arg);
+	/* ... there are no deferred frees, and the caller frees the block once its last use is over.
+	 * defer: the program has freed the block, but other streams still use it; until that is over
+	 * it stays granted. Ends are expected in the order of the calls; deferring a block again
+	 * moves it to the end. complete: its use is over, and now it is free. An allocator that is
+	 * out of memory may wait for the device, which ends all uses: it completes what is pending
+	 * itself and tells a->completed, once for each; completing a ticket after that is fine and
+	 * does nothing. -EINVAL, -EALREADY as for free. Both hooks or none (gp_can_defer). */
+	int (*defer)(struct gp_allocator *a, uint64_t addr, uint32_t ticket);
+	int (*complete)(struct gp_allocator *a, uint64_t addr, uint32_t ticket);
 	/* ... "is this address inside what you hand out" is not needed (tiers use it). */
 	bool (*owns)(const struct gp_allocator *a, uint64_t addr);
 };
@@ -131,6 +142,10 @@ struct gp_allocator {
 	struct gp_device *dev;
 	struct gp_env env;
 	struct gp_allocator *inner; /* decorator: what it wraps (owned); tier: the one above it */
+	/* Told when the allocator completes a deferred free by itself, just before it uses that
+	 * memory; set by whoever calls gp_defer, or NULL. Calls nothing back. */
+	void (*completed)(void *arg, uint64_t addr, uint32_t ticket);
+	void *completed_arg;
 	uint64_t cache_max;  /* pools: largest block worth a per-thread cache; set by gp_pool */
 	char why[160];       /* the last refusal by init, for people */
 	_Alignas(16) unsigned char state[];
@@ -164,6 +179,8 @@ const struct gp_allocator_ops *gp_allocator_at(size_t i);
 const struct gp_allocator_ops *gp_allocator_find(const char *name);
 /* The known allocator nearest to a misspelt name; NULL when none is near. */
 const char *gp_allocator_nearest(const char *name);
+/* The same among any words, of which the last is NULL. */
+const char *gp_nearest_word(const char *word, const char *const *words);
 /* Parses a size as the command line writes it: 4096, 64K, 64KiB, 2M, 1.5GiB. false: not one. */
 bool gp_parse_size(const char *text, uint64_t *out);
 /* Writes the reason why init refuses into a->why; returns err. */
@@ -193,6 +210,19 @@ static inline int gp_free(struct gp_allocator *a, uint64_t addr)
 static inline void gp_usage(const struct gp_allocator *a, struct gp_usage *out)
 {
 	a->ops->usage(a, out);
+}
+
+/* Does this allocator, with all that is wrapped around it, keep deferred frees? */
+bool gp_can_defer(const struct gp_allocator *a);
+/* Only where it does. */
+static inline int gp_defer(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	return addr ? a->ops->defer(a, addr, ticket) : 0;
+}
+
+static inline int gp_complete(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	return addr ? a->ops->complete(a, addr, ticket) : 0;
 }
 
 int gp_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released);

@@ -87,6 +87,16 @@ static void registry_nearer(const char *word, const char *candidate, const char 
 	}
 }
 
+const char *gp_nearest_word(const char *word, const char *const *words)
+{
+	const char *best = NULL;
+	unsigned distance = UINT32_MAX;
+
+	for (; *words; words++)
+		registry_nearer(word, *words, &best, &distance);
+	return best;
+}
+
 const char *gp_allocator_nearest(const char *name)
 {
 	const char *best = NULL;
@@ -507,8 +517,17 @@ const char *gp_result_text(int r)
 		return "freed twice";
 	case -EILSEQ:
 		return "an invariant is broken";
+	case -E2BIG:
+		return "more streams than a pool keeps apart (streams=ignore takes any number)";
 	}
 	return r < 0 ? strerror(-r) : "unknown outcome";
+}
+
+bool gp_can_defer(const struct gp_allocator *a)
+{
+	if (!a->ops->defer || !a->ops->complete)
+		return false;
+	return !(a->ops->caps & GP_CAP_DECORATOR) || gp_can_defer(a->inner);
 }
 
 int gp_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)

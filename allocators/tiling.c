@@ -130,17 +130,34 @@ static const char *tiling_fault(const struct gp_tiling *t, uint32_t n)
 	return NULL;
 }
 
+int gp_tiling_refuse(const struct gp_tiling *t, uint64_t addr)
+{
+	for (uint32_t n = 1; n < t->n; n++) {
+		const struct gp_tile *tile = &t->tiles[n];
+
+		if ((tile->state == GP_TILE_FREE || tile->state == GP_TILE_QUICK) &&
+		    addr - tile->addr < gp_tile_bytes(tile))
+			return -EALREADY;
+	}
+	return -EINVAL;
+}
+
+int gp_tiling_complain(const struct gp_tiling *t, uint32_t n, const char *owner, const char *what,
+		       FILE *why)
+{
+	fprintf(why, "%s: block %#llx of %llu bytes %s\n", owner,
+		(unsigned long long)t->tiles[n].addr,
+		(unsigned long long)gp_tile_bytes(&t->tiles[n]), what);
+	return -EILSEQ;
+}
+
 int gp_tiling_check(const struct gp_tiling *t, const char *owner, FILE *why)
 {
 	for (uint32_t n = 1; n < t->n; n++) {
 		const char *fault = t->tiles[n].state == GP_TILE_DEAD ? NULL : tiling_fault(t, n);
 
-		if (!fault)
-			continue;
-		fprintf(why, "%s: block %#llx of %llu bytes %s\n", owner,
-			(unsigned long long)t->tiles[n].addr,
-			(unsigned long long)gp_tile_bytes(&t->tiles[n]), fault);
-		return -EILSEQ;
+		if (fault)
+			return gp_tiling_complain(t, n, owner, fault, why);
 	}
 	return 0;
 }

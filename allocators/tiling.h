@@ -10,7 +10,7 @@
  *             are the owner's (its free lists). The index finds a tile by its address.
  * Joins       with `joins`, ranges added at adjoining addresses become one piece
  * Invariants  tiles of a piece meet; prev and next agree; the index has each address
- * Cost        everything O(1); 32 bytes a tile, 16 to 32 in the index
+ * Cost        everything O(1); 32 bytes a tile, and what the index takes for it
  * Threads     one at a time
  */
 #ifndef GP_TILING_H
@@ -27,6 +27,7 @@ enum gp_tile_state {
 	GP_TILE_DEAD, /* record not in use; fnext chains them */
 	GP_TILE_USED,
 	GP_TILE_FREE,
+	GP_TILE_QUICK, /* free, but not to be joined yet: in quick.h's lists */
 	GP_TILE_END,
 };
 
@@ -149,6 +150,12 @@ static inline bool gp_tiling_alone(const struct gp_tiling *t, uint32_t n)
 {
 	return !t->tiles[n].prev && t->tiles[t->tiles[n].next].state == GP_TILE_END;
 }
+/* Why an address that starts no block in use can't be freed: -EALREADY where free memory holds it,
+ * else -EINVAL. Linear, for errors. */
+int gp_tiling_refuse(const struct gp_tiling *t, uint64_t addr);
+/* One line about a tile of `owner`; -EILSEQ. */
+int gp_tiling_complain(const struct gp_tiling *t, uint32_t n, const char *owner, const char *what,
+		       FILE *why);
 /* 0, or -EILSEQ with a line on `why` that names the owner. */
 int gp_tiling_check(const struct gp_tiling *t, const char *owner, FILE *why);
 

@@ -6,7 +6,8 @@
  *              of their request
  * Checks       alloc   address not 0, aligned as asked, at least as large as asked, apart from
  *                      every live block; no block along with a refusal; a known outcome
- *              free    accepted exactly when the address is a live block's
+ *              free    accepted exactly when the address is a live block's; the same for defer,
+ *                      after which the block stays live until its use is over
  *              trim    no live block touched; what it says it gave back left `reserved`
  *              usage   live blocks and granted bytes are the shadow's; no more than is reserved
  *              check   all of that, no hole over a live block, and the allocator's own audit
@@ -39,7 +40,8 @@ struct check {
 	bool serial; /* the inner allocator is for one thread */
 	struct gp_usage base; /* when the shadow began */
 	pthread_mutex_t lock;
-	struct gp_range_set shadow; /* tag: number of the request */
+	struct gp_range_set shadow;  /* tag: number of the request */
+	struct gp_range_set pending; /* deferred frees among them; tag: ticket */
 	uint64_t requests;
 	char first[160]; /* violation */
 };
@@ -229,7 +231,8 @@ static int check_free(struct gp_allocator *a, uint64_t addr)
 	int r, s = 0;
 
 	pthread_mutex_lock(&c->lock);
-	known = !gp_range_set_remove(&c->shadow, addr, &e);
+	known = !gp_range_set_at(&c->pending, addr) &&
+		!gp_range_set_remove(&c->shadow, addr, &e);
 	if (known && c->fill)
 		s = check_sample(a, &e);
 	if (!c->serial)
@@ -245,6 +248,79 @@ static int check_free(struct gp_allocator *a, uint64_t addr)
 	}
 	pthread_mutex_unlock(&c->lock);
 	return r;
+}
+
+/* ---- deferred frees: only where the inner allocator is for one thread ---- */
+
+/* The inner allocator, in a call of which the lock is held, ended the use of a block. */
+static void check_completed(void *arg, uint64_t addr, uint32_t ticket)
+{
+	struct gp_allocator *a = arg;
+	struct check *c = gp_state(a);
+	const struct gp_range_entry *e = gp_range_set_at(&c->pending, addr);
+
+	if (!e || e->tag != ticket) {
+		check_violation(a, "ended the use of 0x%" PRIx64 ", which is not pending", addr);
+		return;
+	}
+	gp_range_set_remove(&c->pending, addr, NULL);
+	gp_range_set_remove(&c->shadow, addr, NULL);
+	if (a->completed)
+		a->completed(a->completed_arg, addr, ticket);
+}
+
+/* Enters a deferred free that the inner allocator took. */
+static int check_enter_pending(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	struct check *c = gp_state(a);
+	const struct gp_range_entry *e = gp_range_set_at(&c->shadow, addr);
+
+	if (!e)
+		return check_violation(a, "deferred the free of 0x%" PRIx64 ", no live block", addr);
+	gp_range_set_remove(&c->pending, addr, NULL);
+	return gp_range_set_insert(&c->pending, addr, e->size, ticket);
+}
+
+static int check_defer(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	struct check *c = gp_state(a);
+	int r, s;
+
+	pthread_mutex_lock(&c->lock);
+	r = a->inner->ops->defer(a->inner, addr, ticket);
+	if (!r)
+		r = check_enter_pending(a, addr, ticket);
+	else if (gp_range_set_at(&c->shadow, addr) && r != -ENOMEM)
+		r = check_violation(a, "refused to defer the free of 0x%" PRIx64 " (%d)", addr, r);
+	s = check_usage(a);
+	pthread_mutex_unlock(&c->lock);
+	return s ? s : r;
+}
+
+/* What is not pending under this ticket has been completed by the inner allocator. */
+static int check_complete(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	struct check *c = gp_state(a);
+	const struct gp_range_entry *e;
+	struct gp_range_entry block;
+	int r, s = 0;
+
+	pthread_mutex_lock(&c->lock);
+	e = gp_range_set_at(&c->pending, addr);
+	if (e && e->tag == ticket) {
+		gp_range_set_remove(&c->pending, addr, NULL);
+		gp_range_set_remove(&c->shadow, addr, &block);
+		if (c->fill)
+			s = check_sample(a, &block);
+	}
+	r = a->inner->ops->complete(a->inner, addr, ticket);
+	if (r && r != -EILSEQ)
+		r = check_fault(a, r);
+	if (!r)
+		r = s;
+	s = check_usage(a);
+	pthread_mutex_unlock(&c->lock);
+	return s ? s : r;
 }
 
 static void check_usage_hook(const struct gp_allocator *a, struct gp_usage *out)
@@ -356,6 +432,9 @@ static int check_init(struct gp_allocator *a)
 	c->serial = !(a->inner->ops->caps & GP_CAP_CONCURRENT);
 	gp_usage(a->inner, &c->base);
 	gp_range_set_init(&c->shadow);
+	gp_range_set_init(&c->pending);
+	a->inner->completed = check_completed;
+	a->inner->completed_arg = a;
 	pthread_mutex_init(&c->lock, NULL);
 	return 0;
 }
@@ -382,6 +461,7 @@ static void check_fini(struct gp_allocator *a)
 			c->shadow.n, c->shadow.bytes, gp_range_set_ceiling(&c->shadow, 0)->addr,
 			gp_range_set_ceiling(&c->shadow, 0)->tag);
 	gp_range_set_fini(&c->shadow);
+	gp_range_set_fini(&c->pending);
 	pthread_mutex_destroy(&c->lock);
 }
 
@@ -410,4 +490,6 @@ const struct gp_allocator_ops gp_check_ops = {
 	.trim = check_trim,
 	.walk = check_walk,
 	.owns = check_owns,
+	.defer = check_defer,
+	.complete = check_complete,
 };

@@ -32,16 +32,6 @@ struct fault {
 	_Atomic uint64_t requests;
 };
 
-/* The words are set here, before any thread can read them. */
-static int fault_init(struct gp_allocator *a)
-{
-	const struct fault *f = gp_state(a);
-
-	if (f->result == FAULT_ERROR)
-		gp_allocator_why(a, -EIO, "fault: this request was to fail");
-	return 0;
-}
-
 static void fault_fini(struct gp_allocator *a)
 {
 	(void)a;
@@ -69,6 +59,25 @@ static int fault_free(struct gp_allocator *a, uint64_t addr)
 	return a->inner->ops->free(a->inner, addr);
 }
 
+static int fault_defer(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	return a->inner->ops->defer(a->inner, addr, ticket);
+}
+
+static int fault_complete(struct gp_allocator *a, uint64_t addr, uint32_t ticket)
+{
+	return a->inner->ops->complete(a->inner, addr, ticket);
+}
+
+/* From the inner allocator to whoever is told. */
+static void fault_completed(void *arg, uint64_t addr, uint32_t ticket)
+{
+	const struct gp_allocator *a = arg;
+
+	if (a->completed)
+		a->completed(a->completed_arg, addr, ticket);
+}
+
 static void fault_usage(const struct gp_allocator *a, struct gp_usage *out)
 {
 	gp_usage(a->inner, out);
@@ -92,6 +101,18 @@ static int fault_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 static bool fault_owns(const struct gp_allocator *a, uint64_t addr)
 {
 	return a->inner->ops->owns && a->inner->ops->owns(a->inner, addr);
+}
+
+/* The words are set here, before any thread can read them. */
+static int fault_init(struct gp_allocator *a)
+{
+	const struct fault *f = gp_state(a);
+
+	a->inner->completed = fault_completed;
+	a->inner->completed_arg = a;
+	if (f->result == FAULT_ERROR)
+		gp_allocator_why(a, -EIO, "fault: this request was to fail");
+	return 0;
 }
 
 static const struct gp_option fault_options[] = {
@@ -122,4 +143,6 @@ const struct gp_allocator_ops gp_fault_ops = {
 	.trim = fault_trim,
 	.walk = fault_walk,
 	.owns = fault_owns,
+	.defer = fault_defer,
+	.complete = fault_complete,
 };

@@ -220,6 +220,27 @@ static int engine_passes(struct gp_job *job)
 	return r;
 }
 
+static const struct gp_allocator_ops *engine_ops(const char *spec)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
+	return gp_allocator_find(name);
+}
+
+/* Will the allocator, with what is wrapped around it, keep deferred frees (gp_can_defer)? */
+static bool engine_defers(const struct gp_job *job)
+{
+	const struct gp_allocator_ops *ops = engine_ops(job->spec);
+	bool defers = job->cfg.threads < 2 && ops && ops->defer;
+
+	for (size_t i = 0; i < job->cfg.n_wraps && defers; i++) {
+		ops = engine_ops(job->cfg.wraps[i]);
+		defers = ops && ops->defer;
+	}
+	return defers;
+}
+
 int gp_engine_run(const struct gp_trace *trace, const char *spec,
 		  const struct gp_engine_config *cfg, struct gp_run **out, char *why,
 		  size_t why_size)
@@ -240,7 +261,8 @@ int gp_engine_run(const struct gp_trace *trace, const char *spec,
 		return r;
 	gp_engine_env(trace, &job.env);
 	job.env.threads = gp_max_u64(cfg->threads, 1);
-	r = gp_program_compile(trace, cfg->threads, &job.program);
+	r = engine_defers(&job) ? gp_program_compile_deferring(trace, &job.program) :
+				  gp_program_compile(trace, cfg->threads, &job.program);
 	if (!r) {
 		job.run = engine_run_create(&job);
 		r = job.run ? 0 : -ENOMEM;

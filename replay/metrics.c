@@ -5,8 +5,11 @@
  * Shape       one set of holes. A range that appears is one hole; a block is cut out of a hole and
  *             put back beside its neighbours; a range can only go when it is one hole, or lies
  *             within one. So there is no need to keep the ranges or the blocks themselves.
- * Invariants  1. holes do not overlap   2. two holes that touch have different tags
- *             3. hole_squares is the exact sum of the squares of their sizes
+ *             The hole that came last is kept beside the set until the next change: memory fresh
+ *             from the device becomes a block at once, a block on its way back to the device was
+ *             freed just before, and neither then touches the set.
+ * Invariants  1. holes do not overlap   2. two holes that touch have different tags, the fresh one
+ *             excepted   3. hole_squares is the exact sum of the squares of those in the set
  * Cost        take, give: three binary searches and at most one insertion or removal
  * Overflow    sizes stay below 2^60, so that a square needs 120 bits and a sum of 2^8 such fits;
  *             all holes together are no larger than a device, far below
@@ -102,24 +105,86 @@ static int metrics_fill(struct gp_metrics *m, uint64_t addr, uint64_t size, uint
 	return 0;
 }
 
+/* Brings the fresh hole into the set. */
+static int metrics_settle(struct gp_metrics *m)
+{
+	struct gp_range_entry hole = m->fresh;
+	int r;
+
+	if (GP_LIKELY(!hole.size))
+		return 0;
+	m->fresh.size = 0;
+	r = metrics_fill(m, hole.addr, hole.size, hole.tag);
+	if (GP_UNLIKELY(r))
+		return metrics_fault(m, r, "memory is free already", hole.addr, hole.size);
+	return 0;
+}
+
+/* Cuts from the fresh hole, which has [addr, addr+size) all in it; what is left goes to the set. */
+static int metrics_cut_inside(struct gp_metrics *m, uint64_t addr, uint64_t size)
+{
+	struct gp_range_entry hole = m->fresh;
+	uint64_t before = addr - hole.addr, after = hole.size - before - size;
+	int r = 0;
+
+	m->fresh.size = 0;
+	if (before)
+		r = metrics_fill(m, hole.addr, before, hole.tag);
+	if (after && !r)
+		r = metrics_fill(m, addr + size, after, hole.tag);
+	return r;
+}
+
+/* Cuts what lies on both sides of the fresh hole, which goes with it. */
+static int metrics_cut_around(struct gp_metrics *m, uint64_t addr, uint64_t size)
+{
+	struct gp_range_entry hole = m->fresh;
+	uint64_t before = hole.addr - addr, after = size - before - hole.size;
+	uint64_t left = hole.tag, right = hole.tag;
+	int r = 0;
+
+	m->fresh.size = 0;
+	if (before)
+		r = metrics_cut(m, addr, before, &left);
+	if (after && !r)
+		r = metrics_cut(m, hole.addr + hole.size, after, &right);
+	return r || (left == hole.tag && right == hole.tag) ? r : -ENOENT;
+}
+
+static inline bool metrics_holds(uint64_t addr, uint64_t size, uint64_t in_addr, uint64_t in_size)
+{
+	return in_addr - addr <= size && in_size <= size - (in_addr - addr);
+}
+
+/* Takes [addr, addr+size) out of the holes; their tag goes to *tag. */
+static int metrics_remove(struct gp_metrics *m, uint64_t addr, uint64_t size, uint64_t *tag)
+{
+	const struct gp_range_entry *fresh = &m->fresh;
+
+	if (!fresh->size)
+		return metrics_cut(m, addr, size, tag);
+	*tag = fresh->tag;
+	if (metrics_holds(fresh->addr, fresh->size, addr, size))
+		return metrics_cut_inside(m, addr, size);
+	if (metrics_holds(addr, size, fresh->addr, fresh->size))
+		return metrics_cut_around(m, addr, size);
+	return metrics_settle(m) ? m->fault : metrics_cut(m, addr, size, tag);
+}
+
 void gp_metrics_observe(void *arg, bool added, struct gp_range range, bool joins)
 {
 	struct gp_metrics *m = arg;
 	uint64_t tag = joins ? 0 : range.addr;
 	int r;
 
-	if (m->fault)
+	if (m->fault || (added && metrics_settle(m)))
 		return;
 	if (added) {
-		r = metrics_fill(m, range.addr, range.size, tag);
-		if (r)
-			metrics_fault(m, r, "the device gave memory that is held already",
-				      range.addr, range.size);
-		else
-			m->observed += range.size;
+		m->fresh = (struct gp_range_entry){ range.addr, range.size, tag };
+		m->observed += range.size;
 		return;
 	}
-	r = metrics_cut(m, range.addr, range.size, &tag);
+	r = metrics_remove(m, range.addr, range.size, &tag);
 	if (r)
 		metrics_fault(m, r, "memory went back to the device with blocks in it", range.addr,
 			      range.size);
@@ -136,7 +201,7 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 		return m->fault;
 	if (GP_UNLIKELY(b->granted < requested))
 		return metrics_fault(m, -EILSEQ, "smaller than asked for", b->addr, b->granted);
-	r = metrics_cut(m, b->addr, b->granted, &block->tag);
+	r = metrics_remove(m, b->addr, b->granted, &block->tag);
 	if (GP_UNLIKELY(r))
 		return metrics_fault(m, r == -ENOMEM ? r : -EILSEQ,
 				     "overlaps a live block, or is not reserved memory", b->addr,
@@ -151,14 +216,9 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 
 int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block)
 {
-	int r = m->fault;
-
-	if (GP_UNLIKELY(r))
-		return r;
-	r = metrics_fill(m, block->addr, block->granted, block->tag);
-	if (GP_UNLIKELY(r))
-		return metrics_fault(m, r, "a freed block lies in a hole", block->addr,
-				     block->granted);
+	if (GP_UNLIKELY(m->fault || metrics_settle(m)))
+		return m->fault;
+	m->fresh = (struct gp_range_entry){ block->addr, block->granted, block->tag };
 	m->requested -= block->requested;
 	m->granted -= block->granted;
 	block->addr = 0;
@@ -173,8 +233,10 @@ static double metrics_lost(double part, double whole)
 
 void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out)
 {
-	double free_bytes = (double)m->holes.bytes;
+	double free_bytes;
 
+	metrics_settle(m);
+	free_bytes = (double)m->holes.bytes;
 	out->requested = m->requested;
 	out->granted = m->granted;
 	out->reserved = reserved;

@@ -30,6 +30,7 @@ struct gp_shadow {
 
 struct gp_metrics {
 	struct gp_range_set holes; /* tag: 0 in ranges that join, else the range's address */
+	struct gp_range_entry fresh; /* the hole that came last, not in the set yet; size 0: none */
 	struct gp_wide hole_squares;
 	uint64_t requested, granted; /* Q, G: of the blocks that are live */
 	uint64_t observed;           /* bytes of the ranges that the device told of */
@@ -55,7 +56,7 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 /* A live block is about to be freed: call it before the allocator, which may give the memory back
  * to the device at once. */
 int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block);
-/* reserved: as the device counts it. */
+/* reserved: as the device counts it. May find a fault, too. */
 void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out);
 
 #endif

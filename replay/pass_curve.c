@@ -25,6 +25,7 @@ struct curve_pass {
 	struct gp_curve curve;
 	struct gp_sample sample;
 	struct gp_shadow *shadow; /* [id] */
+	bool *deferred;           /* [id]: freed, and its use not over */
 };
 
 /* Why a request failed. */
@@ -82,34 +83,66 @@ static int curve_free(struct curve_pass *p, uint32_t id)
 	return r > 0 ? -EILSEQ : r;
 }
 
+static int curve_defer(struct curve_pass *p, uint32_t id)
+{
+	if (!p->shadow[id].addr)
+		return 0;
+	p->deferred[id] = true;
+	return gp_defer(p->s.a, p->shadow[id].addr, id);
+}
+
+static int curve_complete(struct curve_pass *p, uint32_t id)
+{
+	uint64_t addr = p->shadow[id].addr;
+
+	if (!addr)
+		return 0;
+	p->deferred[id] = false;
+	gp_metrics_give(&p->metrics, &p->shadow[id]);
+	return gp_complete(p->s.a, addr, id);
+}
+
+/* The allocator waited for the device, which ends a use before its time. */
+static void curve_completed(void *arg, uint64_t addr, uint32_t id)
+{
+	struct curve_pass *p = arg;
+
+	(void)addr;
+	p->deferred[id] = false;
+	gp_metrics_give(&p->metrics, &p->shadow[id]);
+}
+
 static int curve_perform(struct curve_pass *p, const struct gp_action_op *op)
 {
 	if (op->action == GP_ACTION_ALLOC)
 		return curve_alloc(p, op);
 	if (op->action == GP_ACTION_FREE)
 		return curve_free(p, op->id);
+	if (op->action == GP_ACTION_DEFER)
+		return curve_defer(p, op->id);
+	if (op->action == GP_ACTION_COMPLETE)
+		return curve_complete(p, op->id);
 	return gp_session_rare(&p->s, op);
 }
 
 /* Holds what the allocator says of itself against what was seen. */
-static bool curve_believe(struct curve_pass *p, size_t event)
+static void curve_believe(struct curve_pass *p, size_t event)
 {
 	const struct gp_metrics *m = &p->metrics;
 	struct gp_usage u;
 
 	if (GP_UNLIKELY(m->fault)) {
 		gp_job_error(p->job, "event %zu: %s", event, m->why);
-		return false;
+		return;
 	}
 	gp_usage(p->s.a, &u);
 	if (GP_LIKELY(u.reserved_bytes >= u.granted_bytes && u.granted_bytes == m->granted))
-		return true;
+		return;
 	gp_job_error(p->job,
 		     "event %zu: usage says %llu bytes granted of %llu reserved; blocks of %llu "
 		     "bytes are live",
 		     event, (unsigned long long)u.granted_bytes,
 		     (unsigned long long)u.reserved_bytes, (unsigned long long)m->granted);
-	return false;
 }
 
 static uint64_t curve_reserved(const struct curve_pass *p)
@@ -122,10 +155,12 @@ static bool curve_step(struct curve_pass *p, const struct gp_action_op *op)
 {
 	int r = curve_perform(p, op);
 
-	if (GP_UNLIKELY(r))
-		gp_job_fault(p->job, &p->s, op, r);
-	else if (GP_LIKELY(curve_believe(p, op->event)))
+	if (GP_LIKELY(!r)) {
 		gp_metrics_sample(&p->metrics, curve_reserved(p), &p->sample);
+		curve_believe(p, op->event);
+	} else {
+		gp_job_fault(p->job, &p->s, op, r);
+	}
 	return p->job->run->status == GP_STATUS_OK;
 }
 
@@ -143,8 +178,7 @@ static void curve_loop(struct curve_pass *p)
 		if (on && i % GP_POLL_OPS == 0)
 			on = !gp_job_poll(p->job, curve_phase, i, trace->n_events);
 	}
-	p->job->run->curve_ns =
-		gp_clock_ns(p->job->clock, gp_clock_between(start, gp_ticks()));
+	p->job->run->curve_ns = gp_clock_ns(p->job->clock, gp_clock_between(start, gp_ticks()));
 }
 
 /* Runs the allocator's own audit. */
@@ -171,7 +205,7 @@ static void curve_audit(struct curve_pass *p, const char *when)
 static void curve_drain(struct curve_pass *p)
 {
 	for (uint32_t id = 0; id < p->job->program.n_ids; id++) {
-		int r = curve_free(p, id);
+		int r = p->deferred[id] ? curve_complete(p, id) : curve_free(p, id);
 
 		if (r) {
 			gp_job_error(p->job, "after the trace: free of block %lu: %s",
@@ -242,6 +276,8 @@ static int curve_replay(struct curve_pass *p)
 		r = gp_session_create(p->job, &p->s);
 	}
 	if (!r) {
+		p->s.a->completed = curve_completed;
+		p->s.a->completed_arg = p;
 		gp_metrics_sample(&p->metrics, curve_reserved(p), &p->sample);
 		curve_loop(p);
 		curve_driver(p);
@@ -260,12 +296,14 @@ int gp_pass_curve(struct gp_job *job)
 	int r = -ENOMEM;
 
 	p.shadow = calloc(job->program.n_ids ? job->program.n_ids : 1, sizeof(*p.shadow));
+	p.deferred = calloc(job->program.n_ids ? job->program.n_ids : 1, sizeof(*p.deferred));
 	job->run->windows = calloc(n_windows ? n_windows : 1, sizeof(*job->run->windows));
 	gp_metrics_init(&p.metrics);
 	gp_curve_init(&p.curve, job->run->windows, n_windows, job->trace->n_events);
-	if (p.shadow && job->run->windows)
+	if (p.shadow && p.deferred && job->run->windows)
 		r = curve_replay(&p);
 	gp_metrics_fini(&p.metrics);
 	free(p.shadow);
+	free(p.deferred);
 	return r;
 }

@@ -42,7 +42,7 @@ static inline int latency_free(struct latency_pass *p, const struct gp_action_op
 	if (!addr)
 		return 0;
 	t0 = gp_ticks();
-	r = gp_free(p->s.a, addr);
+	r = gp_session_free(&p->s, op, addr);
 	t1 = gp_ticks();
 	if (GP_UNLIKELY(r))
 		return r < 0 ? r : -EILSEQ;
@@ -68,7 +68,7 @@ static void latency_loop(struct latency_pass *p)
 
 		if (op->action == GP_ACTION_ALLOC)
 			r = latency_alloc(p, op);
-		else if (op->action == GP_ACTION_FREE)
+		else if (gp_action_frees(op->action))
 			r = latency_free(p, op);
 		else
 			r = latency_rare(p, op);

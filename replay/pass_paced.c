@@ -106,7 +106,7 @@ static int paced_alloc(struct paced_pass *p, const struct gp_action_op *op)
 static int paced_free(struct paced_pass *p, const struct gp_action_op *op)
 {
 	uint64_t t0 = gp_ticks();
-	int r = gp_free(p->s.a, p->addr[op->id]);
+	int r = gp_session_free(&p->s, op, p->addr[op->id]);
 	uint64_t t1 = gp_ticks();
 
 	if (GP_UNLIKELY(r))
@@ -121,7 +121,7 @@ static int paced_perform(struct paced_pass *p, const struct gp_action_op *op)
 
 	if (op->action == GP_ACTION_ALLOC)
 		return paced_alloc(p, op);
-	if (op->action == GP_ACTION_FREE)
+	if (gp_action_frees(op->action))
 		return p->addr[op->id] ? paced_free(p, op) : 0;
 	r = gp_session_rare(&p->s, op);
 	gp_watch_reset(&p->watch);

@@ -42,10 +42,10 @@ static int throughput_chunk(struct throughput_pass *p, const struct gp_action_op
 				addr[op->id] = block.addr;
 			else if (r < 0 || stop_on_oom)
 				break;
-		} else if (op->action == GP_ACTION_FREE) {
+		} else if (gp_action_frees(op->action)) {
 			if (!addr[op->id])
 				continue;
-			r = gp_free(a, addr[op->id]);
+			r = gp_session_free(&p->s, op, addr[op->id]);
 			ops++;
 			if (GP_UNLIKELY(r))
 				break;

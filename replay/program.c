@@ -32,6 +32,18 @@ enum gp_action gp_program_action(const struct gp_trace *trace, size_t i)
 	}
 }
 
+/* The same with them. */
+static enum gp_action program_deferring(const struct gp_trace *trace, size_t i)
+{
+	const struct gp_event *e = &trace->events[i];
+
+	if (e->op == GP_OP_FREE && gp_event_flags(e) & GP_EVENT_DEFERRED)
+		return e->size ? GP_ACTION_DEFER : GP_ACTION_NONE;
+	if (e->op == GP_OP_RECLAIM)
+		return e->size ? GP_ACTION_COMPLETE : GP_ACTION_NONE;
+	return gp_program_action(trace, i);
+}
+
 /* Which of `threads` threads makes the call of event `e`. */
 static unsigned program_thread(const struct gp_trace *trace, const struct gp_event *e,
 			       unsigned threads)
@@ -67,21 +79,33 @@ static int program_reserve(struct gp_program *p, size_t n_ops, uint32_t n_ids)
 	return p->ops ? 0 : -ENOMEM;
 }
 
-int gp_program_compile(const struct gp_trace *trace, unsigned threads, struct gp_program *out)
+static int program_compile(const struct gp_trace *trace, unsigned threads,
+			   enum gp_action (*action_of)(const struct gp_trace *trace, size_t i),
+			   struct gp_program *out)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < trace->n_events; i++)
-		n += gp_program_action(trace, i) != GP_ACTION_NONE;
+		n += action_of(trace, i) != GP_ACTION_NONE;
 	if (program_reserve(out, n, trace->n_ids))
 		return -ENOMEM;
 	for (size_t i = 0; i < trace->n_events; i++) {
-		enum gp_action action = gp_program_action(trace, i);
+		enum gp_action action = action_of(trace, i);
 
 		if (action != GP_ACTION_NONE)
 			out->ops[out->n_ops++] = program_op(trace, i, action, threads);
 	}
 	return 0;
+}
+
+int gp_program_compile(const struct gp_trace *trace, unsigned threads, struct gp_program *out)
+{
+	return program_compile(trace, threads, gp_program_action, out);
+}
+
+int gp_program_compile_deferring(const struct gp_trace *trace, struct gp_program *out)
+{
+	return program_compile(trace, 1, program_deferring, out);
 }
 
 int gp_program_split(const struct gp_program *whole, unsigned threads, struct gp_program *out)

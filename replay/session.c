@@ -227,13 +227,14 @@ static enum gp_blame job_who(const struct gp_action_op *op, int r, const char *d
 void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct gp_action_op *op,
 		  int r)
 {
-	static const char *const verbs[] = { "?", "alloc", "free", "trim", "sync" };
+	static const char *const verbs[] = { "?", "alloc", "free", "defer", "complete",
+					     "trim", "sync" };
 	const char *device = gp_device_error(s->dev), *said = s->a->why;
 	char what[64] = "";
 
 	if (op->action == GP_ACTION_ALLOC)
 		snprintf(what, sizeof(what), " of %llu bytes", (unsigned long long)op->req.size);
-	if (op->action == GP_ACTION_FREE)
+	if (gp_action_frees(op->action))
 		snprintf(what, sizeof(what), " of block %lu", (unsigned long)op->id);
 	gp_job_blame(job, job_who(op, r, device), "event %lu: %s%s: %s%s%s%s%s",
 		     (unsigned long)op->event, verbs[op->action], what, gp_result_text(r),

@@ -105,6 +105,12 @@ struct gp_trace *gp_trace_destroy(struct gp_trace *t);
 
 struct gp_trace_builder;
 
+/* What the functions below take for a line where a file has none: an offset from 0, or the number of
+ * an event as the file counts them. */
+#define GP_TRACE_BYTE  (UINT64_C(1) << 63) /* + N: "PATH: byte N: ..."  */
+#define GP_TRACE_EVENT (UINT64_C(1) << 62) /* + N: "PATH: event N: ..." */
+#define GP_TRACE_WHOLE GP_TRACE_EVENT      /* "PATH: ...": the file as a whole */
+
 /* One event as a file spells it. */
 struct gp_trace_record {
 	enum gp_op op;
@@ -135,9 +141,6 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 			 uint64_t line);
 /* A reader's own refusal, in the same form; returns -EINVAL. Under lenient, use _skip. */
 int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
-	GP_PRINTF(3, 4);
-/* The same for a file without lines: "PATH: byte N: ...", from 0. */
-int gp_trace_builder_refuse_at(struct gp_trace_builder *b, uint64_t byte, const char *fmt, ...)
 	GP_PRINTF(3, 4);
 /* What lenient reading may leave out. Lenient: counts it, tells the issue callback and returns
  * GP_REFUSED: go on without it. Strict: the refusal, -EINVAL. */

@@ -73,7 +73,7 @@ const struct gp_trace_options *gp_trace_builder_options(const struct gp_trace_bu
 	return &b->options;
 }
 
-/* Begins a message: "PATH:LINE: ", or "PATH: event N: " where lines are not known. */
+/* Begins a message: "PATH:LINE: ", "PATH: event N: "; `before` NULL: "PATH: ". */
 static size_t trace_place(struct gp_trace_builder *b, const char *before, uint64_t n)
 {
 	const char *path = b->trace->path;
@@ -82,29 +82,26 @@ static size_t trace_place(struct gp_trace_builder *b, const char *before, uint64
 
 	/* The end of a long path says more than its beginning. */
 	path += length > TRACE_PATH_SHOWN ? length - TRACE_PATH_SHOWN : 0;
+	if (!before)
+		return (size_t)snprintf(b->why, sizeof(b->why), "%s%s: ", dots, path);
 	return (size_t)snprintf(b->why, sizeof(b->why), "%s%s:%s%llu: ", dots, path, before,
 				(unsigned long long)n);
 }
 
 static size_t trace_line(struct gp_trace_builder *b, uint64_t line)
 {
+	if (line == GP_TRACE_WHOLE)
+		return trace_place(b, NULL, 0);
+	if (line & GP_TRACE_BYTE)
+		return trace_place(b, " byte ", line & ~GP_TRACE_BYTE);
+	if (line & GP_TRACE_EVENT)
+		return trace_place(b, " event ", line & ~GP_TRACE_EVENT);
 	return line ? trace_place(b, "", line) : trace_place(b, " event ", b->n_seen);
 }
 
 int gp_trace_builder_refuse(struct gp_trace_builder *b, uint64_t line, const char *fmt, ...)
 {
 	size_t n = trace_line(b, line);
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(b->why + n, sizeof(b->why) - n, fmt, ap);
-	va_end(ap);
-	return -EINVAL;
-}
-
-int gp_trace_builder_refuse_at(struct gp_trace_builder *b, uint64_t byte, const char *fmt, ...)
-{
-	size_t n = trace_place(b, " byte ", byte);
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -129,6 +126,10 @@ static void trace_tell_issue(struct gp_trace_builder *b, enum gp_skip kind, uint
 		.kind = kind, .line = line, .event = b->n_seen, .text = text
 	};
 
+	if (line & GP_TRACE_EVENT)
+		issue.event = line & ~GP_TRACE_EVENT;
+	if (line & (GP_TRACE_BYTE | GP_TRACE_EVENT))
+		issue.line = 0;
 	b->options.issue(b->options.issue_arg, &issue);
 }
 

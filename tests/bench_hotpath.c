@@ -8,11 +8,11 @@
  *   peak   most bytes reserved over most bytes requested, in an untimed replay: what speed may not
  *          be paid with
  *
- * Median (least .. most) of RUNS replays, in nanoseconds for an allocation or a free. The loop holds
- * the call and the array access. `stack` is the floor: one stack of addresses for each power of two
+ * Median (least .. most) of RUNS replays, in nanoseconds for an allocation or a free. The loop
+ * holds the call and the array access. `stack` is the floor: one stack of addresses for each power of two
  * and stream, told the size at each free, that never splits, joins or looks anything up.
  *
- * For instruction counts: valgrind --tool=callgrind --toggle-collect=replay_program with -a.
+ * For instruction counts: valgrind --tool=callgrind --toggle-collect='replay_program*' with -a.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +154,7 @@ __attribute__((noinline)) static int replay_program(struct gp_allocator *a,
 						    const struct gp_program *p, uint64_t *addrs)
 {
 	const struct gp_action_op *op = p->ops, *end = op + p->n_ops;
-	struct gp_block block;
+	struct gp_block block = { 0, 0 };
 	int r = 0;
 
 	for (; op != end && !r; op++) {

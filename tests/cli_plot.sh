@@ -191,6 +191,15 @@ bad_label()
 		fails 2 "bad/summary.tsv:2: a bad label" bad
 }
 
+cut_summary()
+{
+	cp -r one cut && cut -f 1-5 one/summary.tsv >cut/summary.tsv &&
+		fails 2 "cut/summary.tsv:1: no summary, expected the columns" cut &&
+		{ cat one/summary.tsv && echo x; } >cut/summary.tsv &&
+		fails 2 "cut/summary.tsv:3: a line of another length" cut &&
+		: >cut/summary.tsv && fails 2 "cut/summary.tsv:1: an empty file" cut
+}
+
 broken_script()
 {
 	mkdir -p broken && cp "$scripts"/*.gp broken && echo 'plot nonsense(' >broken/memory.gp &&
@@ -205,7 +214,7 @@ keeps_old()
 		[ "$(cat one/memory.png)" = old ]
 }
 
-echo "1..28"
+echo "1..29"
 ok "six allocators" quietly full
 ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
 ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
@@ -230,6 +239,7 @@ ok "a file is missing" missing_file
 ok "memory.gp by hand" by_hand memory
 ok "compare.gp by hand" by_hand compare
 ok "a label that leaves the folder" bad_label
+ok "a summary cut short" cut_summary
 ok "gnuplot's errors are shown" broken_script
 ok "the old picture stays" keeps_old
 ok "no gnuplot: what to install" fails 1 "install it" --gnuplot=gnuplot-is-not-here one

@@ -214,6 +214,9 @@ ok $? "a preallocation that does not fit: no error, but told"
 run $sim --alloc=buddy:grow=prealloc,initial=1G --capacity=64MiB --fail-on-oom "$made"
 [ "$code" -eq 1 ]
 ok $? "the same with --fail-on-oom: exit 1"
+run $sim --quiet --alloc=buddy:grow=prealloc,initial=1G --capacity=64MiB --fail-on-oom "$made"
+[ "$code" -eq 1 ] && [ "$(lines err)" -eq 1 ] && has err '^gpupool-replay: buddy:grow'
+ok $? "... which --quiet does not silence"
 
 run $sim --alloc=raw --capacity=4MiB --json "$made"
 [ "$code" -eq 0 ] && has out '"gpu_bytes": 4194304' '"over_capacity": [1-9]'
@@ -225,6 +228,9 @@ ok $? "--windows"
 run $sim --alloc=segregated --threads=2 --json "$made"
 [ "$code" -eq 0 ] && has out '"threads": 2'
 ok $? "--threads"
+run $sim --alloc=segregated --threads=2 "$made"
+[ "$code" -eq 0 ] && has out ', 2 threads$' "^The times of calls are measured and have no driver's in them"
+ok $? "--threads: what the times are then"
 run $sim --alloc=raw --pace=100 --json "$made"
 [ "$code" -eq 0 ] && has out '"lateness_ns"' '"response_ns"' '"pace": 100'
 ok $? "--pace=SPEED"
@@ -259,11 +265,15 @@ fi
 
 refuses 2 'expected a trace' --device=sim
 refuses 2 'did you mean --alloc?' --aloc=raw "$made"
-refuses 2 'unknown option' --conf=x "$made"
+refuses 2 'unknown option' --confidence=x "$made"
+refuses 2 '--conf=max_split_size_mb:10: .*must be >= 20' --conf=max_split_size_mb:10 "$made"
+refuses 2 'did you mean expandable_segments?' --conf=expandable_segment:True "$made"
+refuses 2 '--conf: expected --alloc=torch' --alloc=raw --conf=expandable_segments:True "$made"
+refuses 2 '--conf: expected once' --conf=backend:native --conf=backend:native "$made"
 refuses 2 'unknown option' -v "$made"
 refuses 2 '--alloc: expected a value' "$made" --alloc
 refuses 2 '--alloc=buddi: .*buddy' $sim --alloc=buddi "$made"
-refuses 2 '--alloc=buddy:min_blok=1: .*min_block' $sim --alloc=buddy:min_blok=1 "$made"
+refuses 2 '--alloc=buddy:min_blok=1: unknown option.*min_block' $sim --alloc=buddy:min_blok=1 "$made"
 refuses 2 '--alloc=buddy:min_block=3: ' $sim --alloc=buddy:min_block=3 "$made"
 refuses 2 '--alloc=buddy:min_block: ' $sim --alloc=buddy:min_block "$made"
 refuses 2 '--alloc=all:x=1: ' $sim --alloc=all:x=1 "$made"
@@ -277,6 +287,7 @@ refuses 2 '--check=1: this option takes no value' --check=1 "$made"
 refuses 2 '--device=gpu: expected auto, sim or cuda' --device=gpu "$made"
 refuses 2 '--capacity=lots: expected a size' --capacity=lots "$made"
 refuses 2 '--capacity=0: expected a size from' --capacity=0 "$made"
+refuses 2 '--capacity=524288: expected at least a page of the device, 2 MiB' $sim --capacity=512K "$made"
 refuses 2 '--repeat=0: expected a whole number' --repeat=0 "$made"
 refuses 2 '--repeat=1.5: expected a whole number' --repeat=1.5 "$made"
 refuses 2 '--windows=-1: expected a whole number' --windows=-1 "$made"
@@ -294,6 +305,7 @@ refuses 2 "made.json: cannot write here: " $sim --out="$made" "$made"
 refuses 2 "cannot write here: " $sim --out=/proc/gpupool/x "$made"
 refuses 2 "cannot write here: " $sim --out=new/folder --json=/proc/gpupool/x "$made"
 refuses 2 '--json=: expected a path' --json= "$made"
+refuses 2 'cannot write here: File name too long' $sim --json="$(printf '%0300d' 0)" "$made"
 refuses 2 'missing.json' $sim "$work/missing.json"
 refuses 2 'missing.json' $sim "$made" "$work/missing.json"
 refuses 2 "$work" $sim "$work"
@@ -320,6 +332,13 @@ else
 	echo "ok $((n - 1)) - a full standard output # SKIP no /dev/full"
 	echo "ok $n - --json=FILE on a full disk # SKIP no /dev/full"
 fi
+# A limit to the size of files, of 4 or 8 KiB by what the shell takes for a block.
+command="ulimit -f 8; gpupool-replay"
+rm -rf box && mkdir box
+(ulimit -f 8 && cd box && "$replay" $sim --alloc=raw "$work/long.json") >out 2>err
+code=$?
+[ "$code" -eq 2 ] && has err 'raw.curve.tsv: File too large; no result was saved' && nothing_written
+ok $? "a limit to the size of files: exit 2, nothing left behind"
 run $sim --alloc=raw --json=/dev/null "$made"
 [ "$code" -eq 0 ] && [ -c /dev/null ]
 ok $? "--json=/dev/null leaves the device alone"

@@ -86,13 +86,11 @@ static inline struct gen begin(const char *pattern)
 
 static inline void write_trace(struct gen *g, enum gen_format format)
 {
-	struct gen_fields fields = { g->n_streams > 1, g->n_threads > 1, g->interval_ns > 0 };
 	char why[256] = "", source[512];
 
 	assert_int_equal(gen_run(g), 0);
 	gen_command(g, source, sizeof(source));
-	assert_int_equal(
-		gen_writer_create(path, format, false, fields, &g->writer, why, sizeof(why)), 0);
+	assert_int_equal(gen_writer_create(path, format, false, &g->writer, why, sizeof(why)), 0);
 	gen_writer_header(g->writer, g->pattern->name, source, g->n_events);
 	assert_int_equal(gen_run(g), 0);
 	assert_int_equal(gen_writer_commit(g->writer, why, sizeof(why)), 0);

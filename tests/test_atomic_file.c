@@ -199,6 +199,13 @@ static void test_impossible_places(void **state)
 	assert_int_equal(gp_atomic_open(&f, longest), 0);
 	assert_int_equal(gp_atomic_close(&f), 0);
 	unlink(longest);
+	/* One more is none, which must not come out only when the file is published. */
+	memset(longest, 'n', 256);
+	longest[256] = '\0';
+	assert_int_equal(gp_atomic_open(&f, longest), -ENAMETOOLONG);
+	assert_int_equal(symlink("self", "self"), 0);
+	assert_int_equal(gp_atomic_open(&f, "self"), -ELOOP);
+	unlink("self");
 	assert_int_equal(count_entries("."), 0);
 }
 

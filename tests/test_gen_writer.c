@@ -93,13 +93,11 @@ static void test_extension_decides(void **state)
 
 static void test_header_is_quoted(void **state)
 {
-	struct gen_fields fields = { 0 };
 	struct gen_writer *w;
 	char why[256], *text;
 
 	(void)state;
-	assert_int_equal(gen_writer_create(path, GEN_JSONL, false, fields, &w, why, sizeof(why)),
-			 0);
+	assert_int_equal(gen_writer_create(path, GEN_JSONL, false, &w, why, sizeof(why)), 0);
 	gen_writer_header(w, "a \"b\" \\c", "x", 0);
 	assert_int_equal(gen_writer_commit(w, why, sizeof(why)), 0);
 	gen_writer_destroy(w);
@@ -124,21 +122,19 @@ static unsigned count_files(void)
 
 static void test_unfinished_leaves_nothing(void **state)
 {
-	struct gen_fields fields = { 0 };
 	struct gen_writer *w;
 	char why[256];
 
 	(void)state;
 	unlink(path);
 	assert_int_equal(count_files(), 0);
-	assert_int_equal(gen_writer_create(path, GEN_JSONL, false, fields, &w, why, sizeof(why)),
-			 0);
+	assert_int_equal(gen_writer_create(path, GEN_JSONL, false, &w, why, sizeof(why)), 0);
 	gen_writer_header(w, "x", "x", 1);
 	assert_int_equal(access(path, F_OK), -1);
 	assert_null(gen_writer_destroy(w));
 	assert_int_equal(count_files(), 0);
 	assert_int_equal(
-		gen_writer_create("/nonexistent/x", GEN_JSONL, false, fields, &w, why, sizeof(why)),
+		gen_writer_create("/nonexistent/x", GEN_JSONL, false, &w, why, sizeof(why)),
 		-ENOENT);
 	assert_non_null(strstr(why, "/nonexistent/x"));
 }
@@ -146,16 +142,14 @@ static void test_unfinished_leaves_nothing(void **state)
 static void test_full_disk(void **state)
 {
 	struct gen g = begin("churn");
-	struct gen_fields fields = { 0 };
 	char why[256];
 
 	(void)state;
 	if (access("/dev/full", W_OK) != 0)
 		skip();
 	set(&g, "count", 1000000);
-	assert_int_equal(gen_writer_create("/dev/full", GEN_JSONL, false, fields, &g.writer, why,
-					   sizeof(why)),
-			 0);
+	assert_int_equal(
+		gen_writer_create("/dev/full", GEN_JSONL, false, &g.writer, why, sizeof(why)), 0);
 	assert_int_equal(gen_run(&g), -ENOSPC);
 	assert_true(g.n_events < 100000); /* it stopped early */
 	assert_int_equal(gen_writer_commit(g.writer, why, sizeof(why)), -ENOSPC);

@@ -42,6 +42,11 @@ static void clock_tells_time(void **state)
 	assert_int_equal(gp_clock_between(5, 3), 0);
 	assert_int_equal(gp_clock_call(c, 1000, 1000 + c->overhead_ticks), 0);
 	assert_int_equal(gp_clock_call(c, 1000, 1007 + c->overhead_ticks), 7);
+	/* A step is at least a tick, and no clock that is worth it has one of a microsecond. */
+	assert_true(c->step_ns >= c->ns_per_tick * 0.99 && c->step_ns < 1000);
+	/* A deadline in another age of the world is still one. */
+	assert_int_equal(gp_clock_ticks(c, 1e30), UINT64_C(1) << 62);
+	assert_int_equal(gp_clock_ticks(c, 0), 0);
 }
 
 /* ---- latency and throughput ---- */

@@ -11,17 +11,23 @@
 #include "report_fixture.h"
 #include "tools/replay_table.h"
 
-static void print_table(const struct fixture *f, bool colour, char *text, size_t size)
+static void print_columns(const struct fixture *f, bool colour, unsigned n_columns, char *text,
+			  size_t size)
 {
 	FILE *file = tmpfile();
 	size_t n;
 
 	assert_non_null(file);
-	replay_table_print(file, &f->report, colour);
+	replay_table_print(file, &f->report, colour, n_columns);
 	rewind(file);
 	n = fread(text, 1, size - 1, file);
 	text[n] = '\0';
 	fclose(file);
+}
+
+static void print_table(const struct fixture *f, bool colour, char *text, size_t size)
+{
+	print_columns(f, colour, 0, text, size);
 }
 
 /* The line that starts with `start`, up to its end. */
@@ -138,6 +144,63 @@ static void test_settings_are_told(void **state)
 	assert_non_null(strstr(line, ", 4 threads; times include: check, fault:nth=9"));
 }
 
+/* Groups go one after the other, and no sooner than they have to. */
+static void test_narrow_terminals(void **state)
+{
+	static const char *const groups[] = { " device -", " own -", " lost -", " memory -" };
+	struct fixture *f = *state;
+	char text[8192], line[512];
+	unsigned width;
+
+	print_columns(f, false, 0, text, sizeof(text));
+	find_line(text, "raw ", line, sizeof(line));
+	width = (unsigned)strlen(line) + 1; /* "status" is longer than "error" */
+	for (unsigned hidden = 0; hidden < 4; hidden++) {
+		print_columns(f, false, width, text, sizeof(text));
+		for (unsigned k = 0; k < 4; k++)
+			assert_int_equal(strstr(text, groups[k]) == NULL, k < hidden);
+		assert_int_equal(strstr(text, "Too narrow for: device") != NULL, hidden > 0);
+		find_line(text, "raw ", line, sizeof(line));
+		assert_true(strlen(line) <= width);
+		assert_string_equal(line + strlen(line) - 5, "error");
+		width = (unsigned)strlen(line);
+	}
+	print_columns(f, false, 1, text, sizeof(text));
+	assert_non_null(strstr(text, " memory -"));
+}
+
+/* A time below the clock's step is no time, and all such are alike. */
+static void test_below_the_clock(void **state)
+{
+	struct fixture *f = *state;
+	char text[8192], line[512];
+
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "buddy-2 ", line, sizeof(line));
+	assert_non_null(strstr(line, " 50 ns"));
+	f->environment.timer_step_ns = 59.8;
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "buddy-2 ", line, sizeof(line));
+	assert_non_null(strstr(line, " <60 ns"));
+	assert_null(strstr(line, " 50 ns"));
+	find_line(text, "buddy ", line, sizeof(line));
+	assert_non_null(strstr(line, " 100 ns"));
+}
+
+/* Threads wait for each other, and the simulated driver's time is in no call then. */
+static void test_threads_are_explained(void **state)
+{
+	struct gp_engine_config config = { .threads = 2 };
+	struct fixture *f = *state;
+	char text[8192];
+
+	print_table(f, false, text, sizeof(text));
+	assert_null(strstr(text, "waiting for"));
+	f->report.config = &config;
+	print_table(f, false, text, sizeof(text));
+	assert_non_null(strstr(text, "waiting for\nother threads counts"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -149,6 +212,9 @@ int main(void)
 		TEST(test_nobody_kept_the_job_alive),
 		TEST(test_hint_quotes_what_a_shell_would_split),
 		TEST(test_settings_are_told),
+		TEST(test_narrow_terminals),
+		TEST(test_below_the_clock),
+		TEST(test_threads_are_explained),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

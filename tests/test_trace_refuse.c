@@ -139,6 +139,10 @@ static const struct {
 	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"t\":-1}\n", 2, "\"t\" is -1", GP_SKIP_BAD_EVENT,
 	  0 },
 	{ "{\"op\":\"mark\",\"name\":7}\n", 2, "\"name\" is a number", GP_SKIP_BAD_EVENT, 0 },
+	{ "{\"op\":\"alloc\",\"id\":1,\"size\":1,\"assumed\":1}\n", 2,
+	  "\"assumed\" is a number, expected true or false", GP_SKIP_BAD_EVENT, 0 },
+	{ A1 "{\"op\":\"free\",\"id\":1,\"assumed\":true}\n", 3, "\"assumed\" in a free event",
+	  GP_SKIP_UNKNOWN_KEY, 2 },
 	/* a bad event with two faults counts once */
 	{ "{\"op\":\"alloc\",\"id\":-1,\"size\":-1}\n", 2, "\"id\" is -1", GP_SKIP_BAD_EVENT, 0 },
 	/* ids */
@@ -224,6 +228,10 @@ static const struct {
 	  "\"format\" is \"other\", expected \"gpupool-trace\"", NEVER, 0 },
 	{ "{\n\"format\":7,\"version\":1,\"events\":[]}", 2, "\"format\" is a number", NEVER, 0 },
 	{ "{\"version\":1,\"events\":[]\n}", 2, "no \"format\"", NEVER, 0 },
+	{ "{" FORMAT ",\n\"notes\":\"x\",\"events\":[]}", 2,
+	  "\"notes\" is a string, expected an array of strings", NEVER, 0 },
+	{ "{" FORMAT ",\"notes\":[\"x\",\n1],\"events\":[]}", 2,
+	  "one of the \"notes\" is a number, expected a string", NEVER, 0 },
 	{ "{\"format\":\"gpupool-trace\",\n\"version\":2,\"events\":[]}", 2,
 	  "\"version\" is 2, expected 1", NEVER, 0 },
 	{ "{\"format\":\"gpupool-trace\",\"version\":\"1\",\"events\":[]}", 1,

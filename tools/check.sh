@@ -10,7 +10,8 @@ usage() {
   cat <<'TEXT'
 Usage: tools/check.sh [OPTION]...
 Installs what is missing (as tools/quickstart.sh does), builds gpupool into
-build-debug and runs the whole test suite.
+build-debug and runs the whole test suite. Where clang-format 14 is installed,
+the format of the sources counts as one test more.
 
   --sanitize   once more under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan       the tests with threads once more under ThreadSanitizer
@@ -25,7 +26,7 @@ TEXT
 
 sanitize=false tsan=false valgrind=false
 options=(--buildtype=debug)
-needs=(compiler meson ninja pkg-config jansson zlib cmocka gnuplot python)
+needs=(compiler meson ninja pkg-config jansson sqlite zlib cmocka gnuplot python)
 for arg in "$@"; do
   case $arg in
     --sanitize) sanitize=true ;;
@@ -72,7 +73,7 @@ run_tests() {
   say "Testing: $what"
   rm -f "$logs"/testlog*.json
   meson test -C "$2" --no-rebuild --print-errorlogs "${@:3}" >&2 || true
-  # Below a wrapper the log is named after it.
+  # With a setup or below a wrapper, the log is named after it.
   read -r good bad skip < <(count "$logs"/testlog*.json)
   printf '%s: %d passed, %d failed, %d skipped\n' "$what" "$good" "$bad" "$skip"
   passed=$((passed + good)) failed=$((failed + bad))
@@ -84,6 +85,19 @@ build_or_count() {
   printf '%s: the build failed\n' "$1"
   failed=$((failed + 1))
   return 1
+}
+
+# Other versions of clang-format than .clang-format is written for want other line breaks.
+check_format() {
+  clang-format --version 2>/dev/null | grep -q 'version 14\.' || return 0
+  say 'Checking the format'
+  if (cd "$root" && find allocators replay tests tools -name '*.[ch]' -print0 |
+    xargs -0 clang-format --dry-run -Werror) >&2; then
+    passed=$((passed + 1))
+  else
+    printf 'format: clang-format -i would change the files named above\n'
+    failed=$((failed + 1))
+  fi
 }
 
 # Sanitized programs are two to ten times slower. They do without CUDA, which only a GPU would use.
@@ -124,10 +138,11 @@ run_tsan() {
 
 run_valgrind() {
   run_tests valgrind "$root/build-debug" --timeout-multiplier=30 --suite=unit --suite=conformance \
-    --wrap='valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite'
+    --setup=valgrind
 }
 
 install_missing "${needs[@]}"
+check_format
 if build_or_count build "$root/build-debug" "${options[@]}"; then
   run_tests 'all tests' "$root/build-debug"
   ! $valgrind || run_valgrind

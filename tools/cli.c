@@ -341,7 +341,7 @@ int cli_parse(const struct cli_program *program, void *ctx, int argc, char **arg
 	int n = 0;
 
 	program_name = program->name;
-	/* A file beyond the limit of its size is an error like a full disk, and cleaned up after. */
+	/* A file that may not grow is then an error like a full disk, and cleaned up after. */
 	signal(SIGXFSZ, SIG_IGN);
 	for (int i = 1; i < argc; i++) {
 		char *arg = argv[i];

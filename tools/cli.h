@@ -78,6 +78,8 @@ const char *cli_number(char *buf, uint64_t n);
 
 /* May standard output / error carry colour? No with NO_COLOR, TERM=dumb, or no terminal. */
 bool cli_colour(FILE *stream);
+/* How many columns a line of the terminal has; 0: no terminal, or it does not say. */
+unsigned cli_columns(FILE *stream);
 
 /* A progress bar on standard error with rate and remaining time; silent where that is no terminal.
  * done == total ends it and clears the line; total == 0: not known. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli_text: sizes, times and numbers as people read them, and when colour is welcome.
+ * cli_text: sizes, times and numbers as people read them, and when colour is welcome, and
+ * how wide a terminal is.
  *
  * Shape     three significant digits and a unit: the eye compares magnitudes, and a fourth digit
  *           of a measured time is noise. Exact values are in the result document.
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "allocators/base.h"
@@ -91,4 +93,11 @@ bool cli_colour(FILE *stream)
 	if (no_color && no_color[0])
 		return false;
 	return term && term[0] && strcmp(term, "dumb") != 0 && isatty(fileno(stream));
+}
+
+unsigned cli_columns(FILE *stream)
+{
+	struct winsize size = { 0 };
+
+	return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }

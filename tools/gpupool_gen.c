@@ -45,7 +45,6 @@ static int run_error(const struct gen *g, int r, const char *output)
 static int generate(struct gen_settings *s)
 {
 	struct gen *g = &s->gen;
-	struct gen_fields fields = { g->n_streams > 1, g->n_threads > 1, g->interval_ns > 0 };
 	char source[512], why[512];
 	int r;
 
@@ -58,7 +57,7 @@ static int generate(struct gen_settings *s)
 	g->n_expected = g->n_events;
 	g->progress = show_progress;
 	gen_command(g, source, sizeof(source));
-	r = gen_writer_create(s->output, s->format, s->gzip, fields, &g->writer, why, sizeof(why));
+	r = gen_writer_create(s->output, s->format, s->gzip, &g->writer, why, sizeof(why));
 	if (r < 0) {
 		cli_error("%s", why);
 		return CLI_USAGE;

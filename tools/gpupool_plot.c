@@ -95,8 +95,8 @@ static const struct cli_option options[] = {
 static const struct cli_program program = {
 	.name = "gpupool-plot",
 	.synopsis = "[OPTION]... DIR",
-	.about = "Draws what gpupool-replay --out=DIR wrote: memory and fragmentation over time, "
-		 "latency, and\na comparison. Prints the names of the pictures. Needs gnuplot.",
+	.about = "Draws what gpupool-replay --out=DIR wrote: memory and fragmentation over time,\n"
+		 "latency, and a comparison. Prints the names of the pictures. Needs gnuplot.",
 	.options = options,
 	.examples = "  gpupool-replay --alloc=all --out=run traces/llm.json && gpupool-plot run\n"
 		    "  gpupool-plot --only=compare --format=svg --out=figures run\n",
@@ -109,11 +109,12 @@ static const char *safe_path(const char *path, char *buf)
 	return buf;
 }
 
-static int plot(struct plot_settings *s)
+/* dir: as the user gave it. */
+static int plot(struct plot_settings *s, const char *dir)
 {
 	char why[PATH_MAX + 256];
 	unsigned n_made = 0;
-	int r = plot_summary_load(s->dir, &s->summary, why, sizeof(why));
+	int r = plot_summary_load(dir, &s->summary, why, sizeof(why));
 
 	if (r) {
 		cli_error("%s", why);
@@ -122,7 +123,7 @@ static int plot(struct plot_settings *s)
 	if (!plot_find_scripts(s)) {
 		r = CLI_FAILED;
 	} else if ((r = gp_folder_create(s->out, &n_made)) != 0) {
-		cli_error("%s: cannot write here: %s", s->out, strerror(-r));
+		cli_error("%s: cannot write here: %s", s->out_shown, strerror(-r));
 		r = CLI_USAGE;
 	} else {
 		r = plot_draw(s);
@@ -156,5 +157,5 @@ int main(int argc, char **argv)
 	s.dir = safe_path(argv[0], dir);
 	s.out_shown = s.out ? s.out : argv[0];
 	s.out = safe_path(s.out_shown, out);
-	return plot(&s);
+	return plot(&s, argv[0]);
 }

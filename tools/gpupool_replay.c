@@ -100,7 +100,7 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 	if (r->options.json) {
 		fputs(json, stdout);
 	} else {
-		replay_table_print(stdout, report, cli_colour(stdout));
+		replay_table_print(stdout, report, cli_colour(stdout), cli_columns(stdout));
 		if (dir)
 			replay_table_hint(stdout, dir);
 	}
@@ -156,6 +156,14 @@ static int write_documents(struct replay *r)
 	return err ? CLI_USAGE : CLI_OK;
 }
 
+static bool any_saved(const struct replay *r)
+{
+	for (size_t i = 0; i < r->setup.n_jobs; i++)
+		if (r->setup.jobs[i].saved)
+			return true;
+	return false;
+}
+
 static int replay_all(struct replay *r)
 {
 	int code = CLI_OK;
@@ -177,7 +185,8 @@ static int replay_all(struct replay *r)
 		free(r->documents_text);
 	}
 	if (is_interrupted(r)) {
-		cli_note("interrupted: what is shown and saved is partial");
+		cli_note("interrupted: %s",
+			 any_saved(r) ? "what is shown and saved is partial" : "nothing was saved");
 		return CLI_INTERRUPTED;
 	}
 	return code;

@@ -43,7 +43,7 @@ trace=${1:-$root/traces/llm.json}
 [ $# = 0 ] || shift
 [ "$trace" = - ] || [ -r "$trace" ] || { echo "quickstart.sh: $trace: no such trace" >&2 && exit 2; }
 
-install_missing compiler meson ninja pkg-config jansson zlib gnuplot
+install_missing compiler meson ninja pkg-config jansson sqlite zlib gnuplot
 build "$root/build-release" --buildtype=release -Dtests=disabled
 
 tools=$root/build-release/tools
@@ -51,7 +51,5 @@ name=$(basename "$trace")
 out=$root/gpupool-out/${name%%.*}
 mkdir -p "$out"
 say "Replaying $trace with every allocator"
-GPUPOOL_PLOT_DIR=$root/tools/plot
-export GPUPOOL_PLOT_DIR
 "$tools/gpupool-replay" --alloc=all --out="$out" "$@" "$trace"
 draw "$out"

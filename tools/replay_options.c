@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "allocators/allocator.h"
+#include "allocators/torch_conf.h"
 #include "replay_options.h"
 
 #define REPEAT_MAX  10000u
@@ -50,6 +51,19 @@ static bool parse_alloc(void *ctx, const char *name, const char *value)
 
 	(void)name;
 	return strcmp(value, "all") == 0 ? append_all(o) : append(&o->specs, &o->n_specs, value);
+}
+
+static bool parse_conf(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	if (o->conf) {
+		cli_error("--%s: expected once; to compare settings, give --alloc=torch:key=value "
+			  "several times", name);
+		return false;
+	}
+	o->conf = value;
+	return true;
 }
 
 static bool parse_wrap(void *ctx, const char *name, const char *value)
@@ -161,8 +175,6 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 	(void)value;
 	if (strcmp(name, "fail-on-oom") == 0)
 		o->fail_on_oom = true;
-	else if (strcmp(name, "lenient") == 0)
-		o->lenient = true;
 	else if (strcmp(name, "list") == 0)
 		o->list = true;
 	else
@@ -171,10 +183,11 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 }
 
 static const struct cli_option options[] = {
-	{ "alloc", "NAME[:key=value,...]",
-	  "replay on this allocator (repeatable; all: the default)", parse_alloc },
+	{ "alloc", "NAME[:key=value,...]", "on this allocator (repeatable; all: the default)",
+	  parse_alloc },
+	{ "conf", "KEY:VALUE,...", "PYTORCH_CUDA_ALLOC_CONF, for each --alloc=torch", parse_conf },
 	{ "wrap", "NAME[:key=value,...]", "put a decorator around each (repeatable)", parse_wrap },
-	{ "check", NULL, "the same as --wrap=check: find overlaps and leaks", parse_wrap },
+	{ "check", NULL, "as --wrap=check: find overlaps and leaks", parse_wrap },
 	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
 	  parse_device },
 	{ "capacity", "SIZE", "memory of the device (all of it)", parse_capacity },
@@ -185,9 +198,9 @@ static const struct cli_option options[] = {
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
 	{ "windows", "N", "lines in the curve, at most (2000)", parse_windows },
-	{ "lenient", NULL, "skip and count what is wrong in a trace", parse_flag },
+	READ_OPTIONS,
 	{ "out", "DIR", "folder for results (gpupool-out/TRACE)", parse_out },
-	{ "json", "[FILE]", "print the result as JSON, or also write it to FILE", parse_json },
+	{ "json", "[FILE]", "print the result as JSON, or write it to FILE", parse_json },
 	{ "list", NULL, "list allocators, decorators and their options", parse_flag },
 	{ "quiet", NULL, "no progress bar and no notes", parse_flag },
 	{ NULL, NULL, NULL, NULL },
@@ -207,6 +220,51 @@ static const struct cli_program program = {
 		"  gpupool-replay --device=sim --json trace.json | jq '.runs[].memory'\n"
 		"Exit: 0 done, 1 a check failed, 2 usage or input, 3 device, 130 interrupted.\n",
 };
+
+static bool is_torch(const char *spec)
+{
+	return strncmp(spec, "torch", 5) == 0 && (!spec[5] || spec[5] == ':');
+}
+
+static bool apply_conf_to(struct replay_options *o, size_t i)
+{
+	struct gp_torch_conf conf;
+
+	if (gp_torch_conf_parse(o->specs[i], o->conf, &conf)) {
+		cli_error("--conf=%s: %s", o->conf, conf.why);
+		return false;
+	}
+	if (conf.notes[0])
+		cli_note("--conf: %s", conf.notes);
+	o->made[i] = strdup(conf.spec);
+	if (!o->made[i]) {
+		cli_error("out of memory");
+		return false;
+	}
+	o->specs[i] = o->made[i];
+	return true;
+}
+
+static bool apply_conf(struct replay_options *o)
+{
+	bool any = false;
+
+	o->made = calloc(o->n_specs, sizeof(*o->made));
+	if (!o->made) {
+		cli_error("out of memory");
+		return false;
+	}
+	for (size_t i = 0; i < o->n_specs; i++) {
+		if (!is_torch(o->specs[i]))
+			continue;
+		any = true;
+		if (!apply_conf_to(o, i))
+			return false;
+	}
+	if (!any)
+		cli_error("--conf: expected --alloc=torch with it");
+	return any;
+}
 
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands)
 {
@@ -230,11 +288,16 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 	}
 	if (o->n_specs == 0 && !append_all(o))
 		return CLI_USAGE;
+	if (o->conf && !apply_conf(o))
+		return CLI_USAGE;
 	return -1;
 }
 
 void replay_options_fini(struct replay_options *o)
 {
+	for (size_t i = 0; o->made && i < o->n_specs; i++)
+		free(o->made[i]);
+	free(o->made);
 	free(o->specs);
 	free(o->wraps);
 	*o = (struct replay_options){ 0 };

@@ -6,6 +6,7 @@
 #define GP_REPLAY_OPTIONS_H
 
 #include "cli.h"
+#include "read_options.h"
 
 enum replay_device {
 	REPLAY_DEVICE_AUTO,
@@ -13,10 +14,13 @@ enum replay_device {
 	REPLAY_DEVICE_CUDA,
 };
 
-/* Strings belong to argv or are constants. */
+/* Strings belong to argv or are constants, but for made. */
 struct replay_options {
+	struct read_options read; /* the first: READ_OPTIONS */
 	const char **specs; /* one run each, in this order */
 	size_t n_specs;
+	const char *conf;   /* PYTORCH_CUDA_ALLOC_CONF for each `torch` among them; NULL: none */
+	char **made;        /* [n_specs]: those that conf changed */
 	const char **wraps; /* innermost first */
 	size_t n_wraps;
 	unsigned device;       /* enum replay_device */
@@ -27,7 +31,7 @@ struct replay_options {
 	const char *json_file; /* ... or as well, in this file */
 	uint64_t repeat, windows, threads;
 	double pace; /* 0: as fast as possible */
-	bool stop_on_oom, fail_on_oom, lenient, list;
+	bool stop_on_oom, fail_on_oom, list;
 };
 
 /* Parses argv into *o: -1 to go on, with the operands in argv[0..*n_operands-1]; else the exit

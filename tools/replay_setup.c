@@ -26,47 +26,17 @@ static int out_of_memory(void)
 
 /* ---- traces ---- */
 
-static void on_load(void *arg, uint64_t done, uint64_t total)
-{
-	(void)arg;
-	cli_progress("loading", done, total);
-}
-
-static void note_skipped(const struct gp_trace *trace)
-{
-	char text[256];
-	size_t used = 0;
-
-	for (unsigned i = 0; i < GP_SKIP_N && used < sizeof(text); i++) {
-		if (trace->skipped[i])
-			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%llu %s",
-						 used ? ", " : "",
-						 (unsigned long long)trace->skipped[i],
-						 gp_skip_name((enum gp_skip)i));
-	}
-	if (used)
-		cli_note("%s: --lenient skipped %s", trace->path, text);
-}
-
 static int load_traces(struct replay_setup *s, const struct replay_options *o, char **paths,
 		       size_t n_paths)
 {
-	struct gp_trace_options options = { .lenient = o->lenient, .progress = on_load };
-	char why[512];
-
 	s->jobs = calloc(n_paths, sizeof(*s->jobs));
 	if (!s->jobs)
 		return out_of_memory();
 	for (; s->n_jobs < n_paths; s->n_jobs++) {
-		struct gp_trace **trace = &s->jobs[s->n_jobs].trace;
-		int r = gp_trace_load(paths[s->n_jobs], &options, trace, why, sizeof(why));
+		int r = read_options_load(&o->read, paths[s->n_jobs], &s->jobs[s->n_jobs].trace);
 
-		cli_progress_clear();
-		if (r) {
-			cli_error("%s", why);
-			return CLI_USAGE;
-		}
-		note_skipped(*trace);
+		if (r >= 0)
+			return r;
 	}
 	return -1;
 }

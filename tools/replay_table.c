@@ -178,7 +178,8 @@ struct table {
 	const struct gp_report *report;
 	struct cell (*rows)[N_COLUMNS]; /* [n_runs] */
 	size_t widths[N_COLUMNS];
-	size_t n_shown; /* columns; the status only where a run is not ok */
+	bool hidden[N_COLUMNS]; /* the status if all are ok; what a narrow terminal has no room for
+				 */
 	bool colour;
 };
 
@@ -224,7 +225,7 @@ static void rate_column(struct table *t, size_t c)
 	}
 }
 
-/* A call that takes less than a step of the clock reads as whatever the step's place makes of it. */
+/* What a call took of less than a step of the clock, nobody knows. */
 static void blur(struct cell *cell, double step_ns)
 {
 	if (!(cell->figure < step_ns))
@@ -235,10 +236,10 @@ static void blur(struct cell *cell, double step_ns)
 
 static void fill(struct table *t)
 {
-	t->n_shown = COLUMN_STATUS;
+	t->hidden[COLUMN_STATUS] = true;
 	for (size_t i = 0; i < t->report->n_runs; i++) {
 		if (t->report->runs[i]->status != GP_STATUS_OK)
-			t->n_shown = N_COLUMNS;
+			t->hidden[COLUMN_STATUS] = false;
 		for (size_t c = 0; c < N_COLUMNS; c++) {
 			struct cell *cell = &t->rows[i][c];
 
@@ -256,6 +257,38 @@ static void fill(struct table *t)
 		if (columns[c].ranked)
 			rate_column(t, c);
 	}
+}
+
+static size_t table_width(const struct table *t)
+{
+	size_t width = 0;
+
+	for (size_t c = 0; c < N_COLUMNS; c++)
+		width += t->hidden[c] ? 0 : t->widths[c] + 2;
+	return width - 2;
+}
+
+static void hide_group(struct table *t, const char *group)
+{
+	for (size_t c = 0; columns[c].group; c++)
+		t->hidden[c] |= strcmp(columns[c].group, group) == 0;
+}
+
+/* Hides what one can do without for as long as a line does not fit; 0 columns: any line does. */
+static void narrow(struct table *t, unsigned n_columns)
+{
+	static const char *const dispensable[] = { "device", "own", "lost" };
+	const char *before = "Too narrow for: ";
+
+	for (size_t i = 0; i < GP_ARRAY_LEN(dispensable); i++) {
+		if (!n_columns || table_width(t) <= n_columns)
+			break;
+		hide_group(t, dispensable[i]);
+		fprintf(t->out, "%s%s", before, dispensable[i]);
+		before = ", ";
+	}
+	if (before[0] == ',')
+		fputs(" (all is in result.json)\n\n", t->out);
 }
 
 /* Names to the left, figures to the right. A mark takes the first place of the gap; behind the
@@ -295,6 +328,8 @@ static void print_groups(const struct table *t)
 		n = group_size(c);
 		for (size_t i = 1; i < n; i++)
 			width += 2 + (int)t->widths[c + i];
+		if (t->hidden[c])
+			continue;
 		/* A space on either side of the word: titles are long enough for that. */
 		left = (width - length - 2) / 2;
 		right = width - length - 2 - left;
@@ -307,13 +342,19 @@ static void print_groups(const struct table *t)
 	fputc('\n', t->out);
 }
 
+static bool last_shown(const struct table *t, size_t c)
+{
+	return c == COLUMN_STATUS || (c == COLUMN_FAILED && t->hidden[COLUMN_STATUS]);
+}
+
 static void print_head(const struct table *t)
 {
 	fputs(paint(t, DIM), t->out);
 	print_groups(t);
 	fputs(paint(t, PLAIN), t->out);
-	for (size_t c = 0; c < t->n_shown; c++)
-		print_cell(t, c, columns[c].title, BOLD, false, c + 1 == t->n_shown);
+	for (size_t c = 0; c < N_COLUMNS; c++)
+		if (!t->hidden[c])
+			print_cell(t, c, columns[c].title, BOLD, false, last_shown(t, c));
 	fputc('\n', t->out);
 }
 
@@ -326,6 +367,8 @@ static void print_row(const struct table *t, size_t row)
 		const struct cell *cell = &t->rows[row][c];
 		bool bad = (c == COLUMN_FAILED && run->failures.count) || c == COLUMN_STATUS;
 
+		if (t->hidden[c])
+			continue;
 		print_cell(t, c, cell->text,
 			   cell->best ? BOLD_GREEN
 			   : bad      ? BOLD_RED
@@ -489,10 +532,21 @@ static void print_specs(const struct table *t)
 	}
 }
 
+/* Which times are the clock's and which the model's. */
+static const char *times_text(const struct table *t)
+{
+	if (!t->report->environment->device.simulated)
+		return "All times are measured on the device.\n";
+	if (t->report->config && t->report->config->threads)
+		return "The times of calls are measured and have no driver's in them (simulated"
+		       " device); waiting for\nother threads counts, also in own per op. Device"
+		       " time is modelled.\n";
+	return "Driver calls are modelled (simulated device); the allocators' own time is"
+	       " measured.\n";
+}
+
 static void print_legend(const struct table *t)
 {
-	bool modelled = t->report->environment->device.simulated;
-
 	fprintf(t->out,
 		"\n%s* best of those that served every request. reserved: peak held from the device;"
 		" overhead: that over the load;\n"
@@ -500,15 +554,10 @@ static void print_legend(const struct table *t)
 		" peak. alloc, free: latency\n"
 		"of a call with the driver calls it makes; own per op: the allocator's code alone;"
 		" device: all driver calls.\n%s%s",
-		paint(t, DIM),
-		modelled
-			? "Driver calls are modelled (simulated device); the allocators' own time is"
-			  " measured.\n"
-			: "All times are measured on the device.\n",
-		paint(t, PLAIN));
+		paint(t, DIM), times_text(t), paint(t, PLAIN));
 }
 
-void replay_table_print(FILE *out, const struct gp_report *report, bool colour)
+void replay_table_print(FILE *out, const struct gp_report *report, bool colour, unsigned n_columns)
 {
 	struct table t = { .out = out, .report = report, .colour = colour };
 
@@ -519,6 +568,7 @@ void replay_table_print(FILE *out, const struct gp_report *report, bool colour)
 		return;
 	}
 	fill(&t);
+	narrow(&t, n_columns);
 	print_head(&t);
 	for (size_t i = 0; i < report->n_runs; i++)
 		print_row(&t, i);

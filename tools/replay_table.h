@@ -9,8 +9,9 @@
 
 #include "replay/report.h"
 
-/* One row per run, in the order of the report; then what failed, and what the columns mean. */
-void replay_table_print(FILE *out, const struct gp_report *report, bool colour);
+/* One row per run, in the order of the report; then what failed, and what the columns mean.
+ * n_columns: what a line of the terminal holds; 0: no matter. */
+void replay_table_print(FILE *out, const struct gp_report *report, bool colour, unsigned n_columns);
 /* Where the results are and how to draw them. */
 void replay_table_hint(FILE *out, const char *dir);
 /* run->why without the allocator's name in front, which stands there already. */

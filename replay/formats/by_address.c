@@ -51,7 +51,7 @@ static struct gp_by_address_block *by_address_place(struct gp_by_address *m, uin
 	}
 	if (n == GP_ID_MAP_NONE - 1 || gp_id_map_put(&m->at, addr, n))
 		return NULL;
-	m->blocks[n] = (struct gp_by_address_block){ .live = false };
+	m->blocks[n] = (struct gp_by_address_block){ .id = m->next_id++ };
 	m->n_blocks = n + 1;
 	return &m->blocks[n];
 }
@@ -73,12 +73,9 @@ static int by_address_begin(struct gp_by_address *m, struct gp_by_address_block 
 {
 	struct gp_trace_record begin = *r;
 
-	*block = (struct gp_by_address_block){
-		.id = m->next_id++,
-		.size = r->size,
-		.stream = r->stream,
-		.live = true,
-	};
+	block->size = r->size;
+	block->stream = r->stream;
+	block->live = true;
 	begin.op = GP_OP_ALLOC;
 	begin.id = block->id;
 	begin.assumed = assumed;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * by_address: recordings that name a block by its address, which is used again once the block is
- * freed. Gives each allocation an id of its own, and an assumed allocation to each block that is
- * freed but was allocated before the recording began.
+ * freed. Gives each address an id (so that the builder's map stays as small as the one here), and
+ * an assumed allocation to each block that is freed but was allocated before the recording began.
  *
  * Not strict  what the builder cannot know: two allocations at one address without a free, a free
  *             of an address that was freed before, a free of another size. Lenient puts in the
@@ -25,7 +25,7 @@ struct gp_by_address_block {
 
 struct gp_by_address {
 	struct gp_trace_builder *builder;
-	const char *hint; /* what may be wrong when an address is taken twice; "" */
+	const char *hint;    /* what may be wrong when an address is taken twice; "" */
 	struct gp_id_map at; /* address -> index of its last block */
 	struct gp_by_address_block *blocks;
 	uint32_t n_blocks;

@@ -39,7 +39,7 @@ enum chrome_arg {
 	ARG_DEVICE_ID,
 	ARG_TOTAL,
 	ARG_INDEX,
-	ARG_OLD_INDEX, /* the name of Ev Idx in PyTorch before 1.13 */
+	ARG_OLD_INDEX, /* what Ev Idx was called before */
 	ARG_TF_ADDR,
 	ARG_TF_REQUESTED,
 	ARG_TF_GRANTED,
@@ -244,8 +244,8 @@ static void chrome_event_member(struct chrome_raw *e, struct gp_json *j)
 
 /* ---- judging ---- */
 
-static int chrome_owner(struct gp_chrome *c, const struct chrome_raw *e,
-			struct gp_trace_builder *b, uint32_t *out)
+static int chrome_owner(struct gp_chrome *c, const struct chrome_raw *e, struct gp_trace_builder *b,
+			uint32_t *out)
 {
 	bool torch = e->kind == CHROME_MEMORY || e->kind == CHROME_OOM;
 	uint64_t id = e->value[ARG_DEVICE_ID];
@@ -301,9 +301,10 @@ static int chrome_keep(struct gp_chrome *c, const struct gp_chrome_event *e,
 {
 	if (c->n_events == c->capacity) {
 		size_t capacity = c->capacity ? 2 * c->capacity : 1024;
-		struct gp_chrome_event *next = capacity > SIZE_MAX / sizeof(*next)
-						       ? NULL
-						       : realloc(c->events, capacity * sizeof(*next));
+		struct gp_chrome_event *next =
+			capacity > SIZE_MAX / sizeof(*next)
+				? NULL
+				: realloc(c->events, capacity * sizeof(*next));
 
 		if (!next) {
 			gp_trace_builder_refuse(b, e->line, "out of memory");
@@ -337,24 +338,22 @@ static void chrome_judge(struct chrome_raw *e)
 
 static int chrome_finish(struct gp_chrome *c, struct chrome_raw *e, struct gp_trace_builder *b)
 {
-	struct gp_chrome_event event = { .t_ns = e->t_ns,
-					 .thread = e->thread,
-					 .line = e->line,
-					 .place = c->n_all };
+	struct gp_chrome_event event = {
+		.t_ns = e->t_ns, .thread = e->thread, .line = e->line, .place = c->n_all
+	};
 	bool tf = e->kind == CHROME_TF_ALLOC || e->kind == CHROME_TF_FREE;
 	int r;
 
 	chrome_judge(e);
 	if (e->fault[0])
-		return gp_trace_builder_problem(b, GP_SKIP_BAD_EVENT, e->line,
-						"traceEvents[%llu], %s: %s",
-						(unsigned long long)c->n_all - 1,
-						chrome_names[e->kind], e->fault);
+		return gp_trace_builder_problem(
+			b, GP_SKIP_BAD_EVENT, e->line, "traceEvents[%llu], %s: %s",
+			(unsigned long long)c->n_all - 1, chrome_names[e->kind], e->fault);
 	if (e->kind == CHROME_MEMORY && !(e->seen & ARG_BIT(ADDR)))
 		return gp_trace_builder_refuse(
 			b, e->line,
 			"a [memory] event without \"Addr\", so that no free can be told from another: "
-			"PyTorch before 1.13 wrote such files; expected one of a later PyTorch, or a "
+			"old versions of PyTorch wrote such files; expected one of a later version, or a "
 			"memory snapshot");
 	if (tf)
 		chrome_fill_tf(&event, e);

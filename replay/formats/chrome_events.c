@@ -88,18 +88,19 @@ static int chrome_member(struct gp_chrome *c, struct gp_json *j, struct gp_trace
 		chrome_devices(c, j);
 	} else if (gp_fields_is(j, "profile_memory")) {
 		gp_json_next(j);
-		c->profile_memory = j->token == GP_JSON_TRUE ||
-				    (j->token == GP_JSON_NUMBER && j->number);
+		c->profile_memory =
+			j->token == GP_JSON_TRUE || (j->token == GP_JSON_NUMBER && j->number);
 		gp_json_skip(j);
 	} else if (!gp_fields_is(j, "traceEvents")) {
 		gp_json_pass(j);
 	} else if (c->line) {
-		return gp_trace_builder_refuse(
-			b, j->line, "key \"traceEvents\" twice, expected it once");
+		return gp_trace_builder_refuse(b, j->line,
+					       "key \"traceEvents\" twice, expected it once");
 	} else if (gp_json_next(j) == GP_JSON_ARRAY) {
 		return chrome_events(c, j, b);
 	} else if (j->token != GP_JSON_ERROR) {
-		return gp_trace_builder_refuse(b, j->line, "\"traceEvents\" is %s, expected an array",
+		return gp_trace_builder_refuse(b, j->line,
+					       "\"traceEvents\" is %s, expected an array",
 					       gp_json_token_name(j->token));
 	}
 	return 0;

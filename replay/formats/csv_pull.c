@@ -86,8 +86,7 @@ static const char *csv_split(const char *p, const char *end, struct gp_csv_row *
 		row->n++;
 		while (p < end && csv_is_blank(*p))
 			p++;
-		p = p < end && *p == '"' ? csv_quoted(p + 1, end, f, &fault)
-					 : csv_plain(p, end, f);
+		p = p < end && *p == '"' ? csv_quoted(p + 1, end, f, &fault) : csv_plain(p, end, f);
 		if (!p)
 			return fault;
 		if (p == end)
@@ -209,12 +208,14 @@ bool gp_csv_u64(const struct gp_csv_field *f, uint64_t *out)
 
 	if (f->n > 2 && p[0] == '0' && (p[1] | 0x20) == 'x')
 		return csv_hex(p + 2, end, out);
-	if (p == end)
+	if (p == end || f->n > 20)
 		return false;
 	for (; p < end; p++) {
 		unsigned digit = (unsigned char)*p - (unsigned)'0';
 
-		if (digit > 9 || n > UINT64_MAX / 10 || n * 10 > UINT64_MAX - digit)
+		/* Only the twentieth digit can be too much. */
+		if (digit > 9 ||
+		    (p - f->text == 19 && (n > UINT64_MAX / 10 || n * 10 > UINT64_MAX - digit)))
 			return false;
 		n = n * 10 + digit;
 	}
@@ -242,20 +243,27 @@ static bool csv_all_digits(const char *p, size_t n)
 	return n > 0;
 }
 
+/* The name that people know a column by: the first of its synonyms. */
+static struct gp_csv_text csv_first_word(const char *words)
+{
+	return gp_csv_quote(&(struct gp_csv_field){ words, strcspn(words, "|") });
+}
+
 int gp_csv_bad_number(struct gp_csv *c, const char *name, const struct gp_csv_field *f)
 {
 	const char *want = "a whole number";
 
 	if (!f->n)
 		return gp_trace_builder_problem(c->builder, GP_SKIP_BAD_EVENT, c->line,
-						"%s is empty, expected %s", name, want);
+						"%s is empty, expected %s",
+						csv_first_word(name).text, want);
 	if (csv_all_digits(f->text, f->n))
 		want = "less than 2^64";
 	else if (*f->text == '-' && csv_all_digits(f->text + 1, f->n - 1))
 		want = "0 or more";
 	return gp_trace_builder_problem(c->builder, GP_SKIP_BAD_EVENT, c->line,
-					"%s is \"%s\", expected %s", name, gp_csv_quote(f).text,
-					want);
+					"%s is \"%s\", expected %s", csv_first_word(name).text,
+					gp_csv_quote(f).text, want);
 }
 
 /* ---- header ---- */
@@ -267,12 +275,6 @@ unsigned gp_csv_find(const struct gp_csv_row *row, const char *words)
 	while (i < row->n && !gp_csv_is(&row->fields[i], words))
 		i++;
 	return i < row->n ? i : GP_CSV_NONE;
-}
-
-/* The name that people know a column by: the first of its synonyms. */
-static struct gp_csv_text csv_first_word(const char *words)
-{
-	return gp_csv_quote(&(struct gp_csv_field){ words, strcspn(words, "|") });
 }
 
 /* Which of the names column i has; n: none. */
@@ -317,8 +319,7 @@ int gp_csv_header(struct gp_csv *c, const char *const *names, unsigned n, unsign
 	}
 	for (unsigned k = 0; !r && k < n_needed; k++)
 		if (column[k] == GP_CSV_NONE)
-			return gp_trace_builder_refuse(b, c->line,
-						       "no column \"%s\", expected one",
+			return gp_trace_builder_refuse(b, c->line, "no column \"%s\", expected one",
 						       csv_first_word(names[k]).text);
 	c->n_columns = c->row.n;
 	return r;
@@ -356,6 +357,7 @@ int gp_csv_next_row(struct gp_csv *c)
 		r = csv_bad_row(c, got);
 		if (r < 0)
 			return r;
+		c->cut = false; /* what could not be whole was left out */
 	}
 }
 

@@ -19,7 +19,7 @@
 
 #include "format.h"
 
-#define GP_CSV_FIELDS 64u /* of a row; the widest table read here has 20 */
+#define GP_CSV_FIELDS 64u           /* of a row; the widest table read here has 20 */
 #define GP_CSV_NONE   GP_CSV_FIELDS /* "no such column" */
 
 struct gp_csv_field {
@@ -42,9 +42,9 @@ struct gp_csv {
 	struct gp_input *in;
 	struct gp_trace_builder *builder;
 	struct gp_csv_row row;
-	uint64_t line;     /* of the row */
-	bool cut;          /* no newline behind the row: it is the last one, and maybe not whole */
-	const char *fault; /* "what is wrong, expected what" */
+	uint64_t line;      /* of the row */
+	bool cut;           /* no newline behind the row: it is the last one, and maybe not whole */
+	const char *fault;  /* "what is wrong, expected what" */
 	unsigned n_columns; /* of the header */
 	uint64_t n_rows;    /* met so far behind the header, bad ones too */
 };
@@ -70,8 +70,8 @@ int gp_csv_finish(struct gp_csv *c);
 
 /* A whole number, decimal or 0x and hexadecimal. False: something else, or 2^64 and more. */
 bool gp_csv_u64(const struct gp_csv_field *f, uint64_t *out);
-/* Refuses the row for a field that is not such a number, by the name of its column; lenient: counts
- * it and returns GP_REFUSED: leave the row out. */
+/* Refuses the row for a field that is not such a number; `name` is its column's, as the header
+ * function takes it. Lenient: counts it and returns GP_REFUSED: leave the row out. */
 int gp_csv_bad_number(struct gp_csv *c, const char *name, const struct gp_csv_field *f);
 /* The field is one of the words, which '|' separates; case does not count (words: small). */
 bool gp_csv_is(const struct gp_csv_field *f, const char *words);

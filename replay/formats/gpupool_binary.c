@@ -44,32 +44,32 @@ static int binary_check_form(struct binary *f)
 	const struct gp_binary_header *h = &f->h;
 
 	if (f->map.size < sizeof(*h))
-		return gp_trace_builder_refuse_at(f->b, f->map.size,
-						  "the file ends in its header (truncated), "
-						  "expected %zu bytes of it",
-						  sizeof(*h));
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + f->map.size,
+					       "the file ends in its header (truncated), "
+					       "expected %zu bytes of it",
+					       sizeof(*h));
 	memcpy(&f->h, f->map.data, sizeof(*h));
 	if (memcmp(h->magic, GP_BINARY_MAGIC, GP_BINARY_MARK))
-		return gp_trace_builder_refuse_at(f->b, 4,
-						  "line ends were changed on the way, expected the "
-						  "file as it was (copy it in binary mode)");
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + 4,
+					       "line ends were changed on the way, expected the "
+					       "file as it was (copy it in binary mode)");
 	if (h->endian != GP_BINARY_ENDIAN)
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(endian),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(endian),
 			"written on a machine with another byte order, expected this one's "
 			"(convert it to JSON Lines there)");
 	if (h->version != GP_BINARY_VERSION)
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(version),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(version),
 			"version %u, expected %u, the one this program knows", h->version,
 			GP_BINARY_VERSION);
 	if (h->checksum != gp_binary_checksum(h))
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(checksum),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(checksum),
 			"the header is damaged, expected its checksum to be right");
 	if (h->header_bytes != sizeof(*h) || h->event_bytes != sizeof(struct gp_event))
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(header_bytes),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(header_bytes),
 			"a header of %u and events of %u bytes, expected %zu and %zu",
 			h->header_bytes, h->event_bytes, sizeof(*h), sizeof(struct gp_event));
 	return 0;
@@ -80,20 +80,21 @@ static int binary_check_end(struct binary *f)
 	struct gp_binary_tail tail;
 
 	if (f->map.size < f->h.file_bytes)
-		return gp_trace_builder_refuse_at(
-			f->b, f->map.size, "the file ends here (truncated), expected %llu bytes",
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + f->map.size,
+			"the file ends here (truncated), expected %llu bytes",
 			(unsigned long long)f->h.file_bytes);
 	if (f->map.size > f->h.file_bytes)
-		return gp_trace_builder_refuse_at(f->b, f->h.file_bytes,
-						  "something follows the trace, expected its end");
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + f->h.file_bytes,
+					       "something follows the trace, expected its end");
 	if (f->map.size < sizeof(f->h) + sizeof(tail))
-		return gp_trace_builder_refuse_at(f->b, BINARY_AT(file_bytes),
-						  "no room for the tail, expected one");
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + BINARY_AT(file_bytes),
+					       "no room for the tail, expected one");
 	memcpy(&tail, (char *)f->map.data + f->map.size - sizeof(tail), sizeof(tail));
 	if (memcmp(tail.magic, GP_BINARY_END, GP_BINARY_MARK) || tail.n_events != f->h.n_events)
-		return gp_trace_builder_refuse_at(f->b, f->map.size - sizeof(tail),
-						  "a wrong tail, expected the number of events and "
-						  "\"GPT-end\" (damaged?)");
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + f->map.size - sizeof(tail),
+					       "a wrong tail, expected the number of events and "
+					       "\"GPT-end\" (damaged?)");
 	return 0;
 }
 
@@ -145,19 +146,19 @@ static int binary_find_parts(struct binary *f)
 		image->addrs = binary_part(f, h->addrs_at, h->n_events, 8, 8);
 	if (!image->events || !image->stream_handles || !image->thread_handles || !texts ||
 	    (h->addrs_at && !image->addrs))
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(events_at),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(events_at),
 			"a part lies outside of the file, expected all in it");
 	if (h->n_events >= GP_EVENT_NONE || !h->n_streams || !h->n_threads ||
 	    h->n_threads > GP_TRACE_THREADS_MAX || h->n_notes > GP_TRACE_NOTES_MAX)
-		return gp_trace_builder_refuse_at(
-			f->b, BINARY_AT(n_events),
+		return gp_trace_builder_refuse(
+			f->b, GP_TRACE_BYTE + BINARY_AT(n_events),
 			"impossible counts, expected at most 2^32 - 2 events and 1000 notes, at "
 			"least one stream, and 1 to 65536 threads");
 	if (!binary_find_texts(f, texts))
-		return gp_trace_builder_refuse_at(f->b, h->texts_at,
-						  "not as many texts as the header says, expected "
-						  "each with its final 0");
+		return gp_trace_builder_refuse(f->b, GP_TRACE_BYTE + h->texts_at,
+					       "not as many texts as the header says, expected "
+					       "each with its final 0");
 	image->n_events = (size_t)h->n_events;
 	image->n_streams = h->n_streams;
 	image->n_threads = h->n_threads;
@@ -166,17 +167,16 @@ static int binary_find_parts(struct binary *f)
 	return 0;
 }
 
-/* How much of an input that claims this header is worth having: one byte more than it should be,
+/* How much of an input that claims this header is worth having: one byte more than there should be,
  * so that what follows is noticed. */
 static size_t binary_limit(struct gp_input *in)
 {
-	struct gp_binary_header h;
+	struct gp_binary_header h = { .file_bytes = 0 };
 	const unsigned char *head;
 
-	if (gp_input_peek(in, &head) < sizeof(h))
-		return sizeof(h);
-	memcpy(&h, head, sizeof(h));
-	return h.file_bytes < SIZE_MAX ? (size_t)h.file_bytes + 1 : SIZE_MAX;
+	if (gp_input_peek(in, &head) >= sizeof(h))
+		memcpy(&h, head, sizeof(h));
+	return (size_t)gp_min_u64(gp_max_u64(h.file_bytes, sizeof(h)), SIZE_MAX - 1) + 1;
 }
 
 static int binary_read(struct gp_input *in, struct gp_trace_builder *b)
@@ -185,7 +185,8 @@ static int binary_read(struct gp_input *in, struct gp_trace_builder *b)
 	int r = gp_input_map(in, binary_limit(in), &f.map);
 
 	if (r) {
-		gp_trace_builder_refuse_at(b, 0, "out of memory, expected the file to fit");
+		gp_trace_builder_refuse(b, GP_TRACE_BYTE + 0,
+					"out of memory, expected the file to fit");
 		return r;
 	}
 	r = binary_check_form(&f);

@@ -22,7 +22,7 @@ enum pass_class {
 };
 
 static const unsigned char pass_classes[256] = {
-	['"'] = PASS_QUOTE, ['{'] = PASS_OPEN,	['['] = PASS_OPEN,
+	['"'] = PASS_QUOTE, ['{'] = PASS_OPEN,  ['['] = PASS_OPEN,
 	['}'] = PASS_CLOSE, [']'] = PASS_CLOSE, ['\n'] = PASS_NEWLINE,
 };
 

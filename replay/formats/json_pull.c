@@ -435,7 +435,7 @@ static enum gp_json_token json_key(struct gp_json *j, int c)
 {
 	if (c != '"')
 		return gp_json_unexpected(j, j->state == JSON_KEY ? "a key in quotes"
-							       : "a key in quotes or '}'");
+								  : "a key in quotes or '}'");
 	if (!json_string(j))
 		return GP_JSON_ERROR;
 	if (json_peek_token(j) != ':')
@@ -470,7 +470,8 @@ static enum gp_json_token json_dispatch(struct gp_json *j, int c)
 	switch ((enum json_state)j->state) {
 	case JSON_MORE:
 		if (c != (json_in_object(j) ? '}' : ']'))
-			return gp_json_unexpected(j, json_in_object(j) ? "',' or '}'" : "',' or ']'");
+			return gp_json_unexpected(j,
+						  json_in_object(j) ? "',' or '}'" : "',' or ']'");
 		return json_close(j);
 	case JSON_FIRST_KEY:
 		if (c == '}')

@@ -71,7 +71,8 @@ static const char *kineto_list(const struct kineto *k, char *text, size_t size)
 	text[0] = '\0';
 	for (uint32_t i = 0; i < k->chrome.n_owners && used < size; i++)
 		if (!kineto_is_host(&k->chrome.owners[i]))
-			used += (size_t)snprintf(text + used, size - used, "%s%lld", used ? ", " : "",
+			used += (size_t)snprintf(text + used, size - used, "%s%lld",
+						 used ? ", " : "",
 						 (long long)k->chrome.owners[i].device);
 	return text;
 }
@@ -283,10 +284,11 @@ static int kineto_note_totals(struct kineto *k)
 					  (long long)(last - first));
 	if (r || first <= k->assumed_bytes || first > INT64_MAX)
 		return r;
-	return gp_trace_builder_note(k->builder,
-				     "%.1f MiB more were live from before the recording to its end: "
-				     "they are not in the trace, the load is higher by that",
-				     (double)(first - k->assumed_bytes) / (double)GP_MIB);
+	return gp_trace_builder_note(
+		k->builder,
+		"%.1f MiB more were live from before the recording to its end: "
+		"they are not in the trace, the load is higher by that",
+		(double)(first - k->assumed_bytes) / (double)GP_MIB);
 }
 
 static int kineto_note_owner(struct kineto *k)
@@ -296,8 +298,9 @@ static int kineto_note_owner(struct kineto *k)
 	if (!k->n_left_out)
 		return 0;
 	if (kineto_is_host(o))
-		return gp_trace_builder_note(k->builder, "taken: the host's memory; left out: %llu "
-							 "events of other memory",
+		return gp_trace_builder_note(k->builder,
+					     "taken: the host's memory; left out: %llu "
+					     "events of other memory",
 					     (unsigned long long)k->n_left_out);
 	return gp_trace_builder_note(k->builder,
 				     "taken: GPU %lld, %llu events; left out: %llu events of other "
@@ -310,7 +313,7 @@ static int kineto_notes(struct kineto *k)
 {
 	int r = kineto_note_owner(k);
 
-	if (!r && k->chrome.from_torch)
+	if (!r && k->chrome.from_torch && !kineto_is_host(&k->chrome.owners[k->owner]))
 		r = gp_trace_builder_note(k->builder,
 					  "sizes are PyTorch's blocks, rounded up, not what was "
 					  "asked for; streams and segments are not recorded (a "

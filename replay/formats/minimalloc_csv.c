@@ -12,7 +12,7 @@
  * Order       of equal time, frees come before allocations, and each kind in the order of the file:
  *             two buffers that share a step only at its edge are never live together.
  * Time        a step of the planner is taken for one nanosecond, the first one for 0.
- * Memory      40 bytes a buffer, and 24 while they are put in order.
+ * Memory      40 bytes a buffer, 12 to 24 for its id, and 20 while they are put in order.
  * Not done    gaps (times in a lifetime when the memory is free): noted, and read as live. `hint`
  *             and `offset` are a planner's answer, not a request, and left alone.
  * Threads     caller serialises.
@@ -43,7 +43,11 @@ static const char *const life_names[LIFE_N] = {
 };
 
 struct life_buffer {
-	uint64_t size, align, line;
+	uint64_t lower, upper; /* half-open */
+	uint64_t size, line;
+	uint32_t id; /* while it is live; ids are used again, so that the builder's map stays small
+		      */
+	uint8_t lg_align;
 };
 
 struct life {
@@ -52,7 +56,6 @@ struct life {
 	unsigned column[LIFE_N];
 	bool inclusive;
 	struct life_buffer *buffers;
-	uint64_t *lower, *upper; /* [buffer]; apart, because they are sorted by */
 	uint32_t n, capacity;
 	uint64_t n_gaps;
 	struct gp_id_map names; /* hash of an id -> its buffer */
@@ -68,7 +71,7 @@ static enum gp_format_match life_probe(const unsigned char *head, size_t n)
 		if (gp_csv_find(&row, life_names[k]) == GP_CSV_NONE)
 			return GP_FORMAT_NO;
 	return gp_csv_find(&row, life_names[LIFE_ID]) == GP_CSV_NONE ? GP_FORMAT_MAYBE
-								      : GP_FORMAT_YES;
+								     : GP_FORMAT_YES;
 }
 
 static int life_no_memory(struct life *l)
@@ -79,29 +82,20 @@ static int life_no_memory(struct life *l)
 
 /* ---- rows ---- */
 
-static bool life_grow_one(void *p, size_t n, size_t element_size)
-{
-	void **array = p;
-	void *next = realloc(*array, n * element_size);
-
-	if (next)
-		*array = next;
-	return next != NULL;
-}
-
 static int life_reserve(struct life *l)
 {
 	size_t n = l->capacity ? 2 * (size_t)l->capacity : LIFE_MIN;
+	struct life_buffer *buffers;
 
 	if (l->n < l->capacity)
 		return 0;
 	if (n > UINT32_MAX / 2)
 		return gp_trace_builder_refuse(l->builder, l->csv.line,
 					       "one buffer more, expected fewer than 2^31");
-	if (!life_grow_one(&l->buffers, n, sizeof(*l->buffers)) ||
-	    !life_grow_one(&l->lower, n, sizeof(*l->lower)) ||
-	    !life_grow_one(&l->upper, n, sizeof(*l->upper)))
+	buffers = realloc(l->buffers, n * sizeof(*buffers));
+	if (!buffers)
 		return life_no_memory(l);
+	l->buffers = buffers;
 	l->capacity = (uint32_t)n;
 	return 0;
 }
@@ -120,58 +114,57 @@ static int life_check_id(struct life *l)
 {
 	const struct gp_csv_field *f = &l->csv.row.fields[l->column[LIFE_ID]];
 	uint64_t hash = life_hash(f);
+	uint32_t before = l->names.n;
 
-	if (gp_id_map_find(&l->names, hash) != GP_ID_MAP_NONE)
-		return gp_trace_builder_problem(l->builder, GP_SKIP_DUPLICATE_ID, l->csv.line,
-						"buffer \"%s\" twice, expected each id once",
-						gp_csv_quote(f).text);
-	return gp_id_map_put(&l->names, hash, l->n) ? life_no_memory(l) : 0;
+	if (gp_id_map_put(&l->names, hash, l->n))
+		return life_no_memory(l);
+	if (l->names.n > before)
+		return 0;
+	return gp_trace_builder_problem(l->builder, GP_SKIP_DUPLICATE_ID, l->csv.line,
+					"buffer \"%s\" twice, expected each id once",
+					gp_csv_quote(f).text);
 }
 
 static int life_number(struct life *l, enum life_column column, uint64_t *out)
 {
 	const struct gp_csv_field *f = &l->csv.row.fields[l->column[column]];
 
-	if (gp_csv_u64(f, out))
-		return 0;
-	return gp_csv_bad_number(&l->csv, column == LIFE_LOWER   ? "lower"
-					  : column == LIFE_UPPER ? "upper"
-					  : column == LIFE_SIZE  ? "size"
-								 : "alignment",
-				 f);
+	return gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&l->csv, life_names[column], f);
 }
 
 /* Makes upper the first step that the buffer does not live in. */
-static int life_check_ends(struct life *l, uint64_t lower, uint64_t *upper)
+static int life_check_ends(struct life *l, struct life_buffer *buffer)
 {
-	if (*upper < lower || (*upper == lower && !l->inclusive))
+	unsigned long long lower = buffer->lower, upper = buffer->upper;
+
+	if (upper < lower || (upper == lower && !l->inclusive))
 		return gp_trace_builder_problem(
 			l->builder, GP_SKIP_BAD_EVENT, l->csv.line,
-			"upper is %llu and lower %llu, expected lower < upper%s",
-			(unsigned long long)*upper, (unsigned long long)lower,
-			*upper == lower ? " (does this planner count the upper end in? then read "
-					  "it with inclusive ends)"
-					: "");
-	if (*upper == UINT64_MAX)
+			"upper is %llu and lower %llu, expected lower < upper%s", upper, lower,
+			upper == lower ? " (does this planner count the upper end in? then read it "
+					 "with inclusive ends)"
+				       : "");
+	if (upper == UINT64_MAX)
 		return gp_trace_builder_problem(l->builder, GP_SKIP_BAD_EVENT, l->csv.line,
 						"upper is %llu, expected less than 2^64 - 1",
-						(unsigned long long)*upper);
-	*upper += l->inclusive;
+						upper);
+	buffer->upper += l->inclusive;
 	return 0;
 }
 
 /* What the builder would refuse later, out of the order of the file. */
-static int life_check_request(struct life *l, const struct life_buffer *buffer)
+static int life_check_request(struct life *l, struct life_buffer *buffer, uint64_t align)
 {
 	if (buffer->size > UINT64_C(1) << 63)
 		return gp_trace_builder_problem(l->builder, GP_SKIP_BAD_EVENT, l->csv.line,
 						"size is %llu, expected at most 2^63",
 						(unsigned long long)buffer->size);
-	if (buffer->align && (!gp_is_pow2(buffer->align) || buffer->align > GP_SIZE_MAX))
+	if (align && (!gp_is_pow2(align) || align > GP_SIZE_MAX))
 		return gp_trace_builder_problem(l->builder, GP_SKIP_BAD_EVENT, l->csv.line,
 						"alignment is %llu, expected a power of two of at "
 						"most 2^60",
-						(unsigned long long)buffer->align);
+						(unsigned long long)align);
+	buffer->lg_align = (uint8_t)(align ? gp_floor_log2(align) : 0);
 	return 0;
 }
 
@@ -184,19 +177,19 @@ static bool life_has(const struct life *l, enum life_column column)
 static int life_row(struct life *l)
 {
 	struct life_buffer buffer = { .line = l->csv.line };
-	uint64_t lower = 0, upper = 0;
-	int r = life_number(l, LIFE_LOWER, &lower);
+	uint64_t align = 0;
+	int r = life_number(l, LIFE_LOWER, &buffer.lower);
 
 	if (!r)
-		r = life_number(l, LIFE_UPPER, &upper);
+		r = life_number(l, LIFE_UPPER, &buffer.upper);
 	if (!r)
 		r = life_number(l, LIFE_SIZE, &buffer.size);
 	if (!r && life_has(l, LIFE_ALIGNMENT))
-		r = life_number(l, LIFE_ALIGNMENT, &buffer.align);
+		r = life_number(l, LIFE_ALIGNMENT, &align);
 	if (!r)
-		r = life_check_ends(l, lower, &upper);
+		r = life_check_ends(l, &buffer);
 	if (!r)
-		r = life_check_request(l, &buffer);
+		r = life_check_request(l, &buffer, align);
 	if (!r)
 		r = life_check_id(l);
 	if (!r)
@@ -204,10 +197,7 @@ static int life_row(struct life *l)
 	if (r)
 		return r;
 	l->n_gaps += life_has(l, LIFE_GAPS);
-	l->buffers[l->n] = buffer;
-	l->lower[l->n] = lower;
-	l->upper[l->n] = upper;
-	l->n++;
+	l->buffers[l->n++] = buffer;
 	return 0;
 }
 
@@ -240,51 +230,91 @@ static int life_rows(struct life *l)
 
 /* ---- events ---- */
 
-static int life_add(struct life *l, enum gp_op op, uint32_t i, uint64_t t_ns)
-{
-	const struct life_buffer *buffer = &l->buffers[i];
-	struct gp_trace_record r = { .op = op, .id = i, .t_ns = t_ns };
+/* The buffers in the order of their beginnings and in that of their ends, and ids to give again. */
+struct life_order {
+	uint32_t *begins, *ends, *ids;
+	uint32_t n_ids, next_id;
+};
 
-	if (op == GP_OP_ALLOC) {
-		r.size = buffer->size;
-		r.align = buffer->align;
-	}
+static int life_alloc(struct life *l, struct life_order *o, struct life_buffer *buffer,
+		      uint64_t first)
+{
+	struct gp_trace_record r = {
+		.op = GP_OP_ALLOC,
+		.size = buffer->size,
+		.align = UINT64_C(1) << buffer->lg_align,
+		.t_ns = buffer->lower - first,
+	};
+
+	buffer->id = o->n_ids ? o->ids[--o->n_ids] : o->next_id++;
+	r.id = buffer->id;
 	return gp_trace_builder_add(l->builder, &r, buffer->line);
 }
 
-/* Merges the beginnings, in their order, with the ends, in theirs. */
-static int life_merge(struct life *l, const uint32_t *begins, const uint32_t *ends)
+static int life_free(struct life *l, struct life_order *o, const struct life_buffer *buffer,
+		     uint64_t first)
 {
-	uint64_t first = l->n ? l->lower[begins[0]] : 0;
+	struct gp_trace_record r = {
+		.op = GP_OP_FREE,
+		.id = buffer->id,
+		.t_ns = buffer->upper - first,
+	};
+
+	o->ids[o->n_ids++] = buffer->id;
+	return gp_trace_builder_add(l->builder, &r, buffer->line);
+}
+
+/* Merges the beginnings with the ends. */
+static int life_merge(struct life *l, struct life_order *o)
+{
+	uint64_t first = l->n ? l->buffers[o->begins[0]].lower : 0;
 	uint32_t b = 0, e = 0;
 	int r = 0;
 
 	while (!r && e < l->n) {
-		if (b < l->n && l->lower[begins[b]] < l->upper[ends[e]]) {
-			r = life_add(l, GP_OP_ALLOC, begins[b], l->lower[begins[b]] - first);
+		struct life_buffer *next = b < l->n ? &l->buffers[o->begins[b]] : NULL;
+		struct life_buffer *last = &l->buffers[o->ends[e]];
+
+		if (next && next->lower < last->upper) {
+			r = life_alloc(l, o, next, first);
 			b++;
 		} else {
-			r = life_add(l, GP_OP_FREE, ends[e], l->upper[ends[e]] - first);
+			r = life_free(l, o, last, first);
 			e++;
 		}
 	}
 	return r;
 }
 
+/* False: no memory. */
+static bool life_sort(struct life *l, struct life_order *o)
+{
+	uint64_t *keys = malloc((l->n + (size_t)1) * sizeof(*keys));
+	bool ok = keys != NULL;
+
+	for (uint32_t i = 0; ok && i < l->n; i++)
+		keys[i] = l->buffers[i].lower;
+	ok = ok && !gp_order_by(keys, l->n, o->begins);
+	for (uint32_t i = 0; ok && i < l->n; i++)
+		keys[i] = l->buffers[i].upper;
+	ok = ok && !gp_order_by(keys, l->n, o->ends);
+	free(keys);
+	return ok;
+}
+
 static int life_events(struct life *l)
 {
-	size_t n = l->n ? l->n : 1;
-	uint32_t *begins = malloc(n * sizeof(*begins));
-	uint32_t *ends = malloc(n * sizeof(*ends));
+	size_t bytes = (l->n + (size_t)1) * sizeof(uint32_t);
+	struct life_order o = { malloc(bytes), malloc(bytes), malloc(bytes), 0, 0 };
 	int r;
 
-	if (!begins || !ends || gp_order_by(l->lower, l->n, begins) ||
-	    gp_order_by(l->upper, l->n, ends))
+	if (!o.begins || !o.ends || !o.ids || !life_sort(l, &o))
 		r = life_no_memory(l);
 	else
-		r = life_merge(l, begins, ends);
-	free(begins);
-	free(ends);
+		r = life_merge(l, &o);
+	free(o.begins);
+	free(o.ends);
+	free(o.ids);
 	return r;
 }
 
@@ -315,8 +345,6 @@ static int life_read(struct gp_input *in, struct gp_trace_builder *b)
 	if (!r)
 		r = life_notes(&l);
 	free(l.buffers);
-	free(l.lower);
-	free(l.upper);
 	return r;
 }
 

@@ -17,12 +17,6 @@
 
 #include <string.h>
 
-/* Words of columns, as messages call them. */
-static const char *const nsight_titles[GP_NSIGHT_COLS] = {
-	"start",     "address",  "bytes",  "memKind", "memoryOperationType",
-	"globalPid", "deviceId", "streamId",
-};
-
 const struct gp_nsight_dialect gp_nsight_dialect = {
 	.names = { "start", "address", "bytes", "memkind", "memoryoperationtype", "globalpid",
 		   "deviceid", "streamid" },
@@ -58,9 +52,8 @@ enum gp_format_match gp_nsight_probe_csv(const struct gp_nsight_dialect *d,
 
 	if (!gp_csv_look(head, n, &row))
 		return GP_FORMAT_NO;
-	for (unsigned k = 0; k < GP_NSIGHT_COLS; k++)
-		if (k != GP_NSIGHT_COL_KIND && k < GP_NSIGHT_COL_PROCESS &&
-		    gp_csv_find(&row, d->names[k]) == GP_CSV_NONE)
+	for (unsigned k = 0; k < GP_NSIGHT_COL_PROCESS; k++)
+		if (k != GP_NSIGHT_COL_KIND && gp_csv_find(&row, d->names[k]) == GP_CSV_NONE)
 			return GP_FORMAT_NO;
 	return GP_FORMAT_YES;
 }
@@ -91,7 +84,7 @@ static int nsight_number(struct nsight_csv *c, enum gp_nsight_column k, uint64_t
 	const struct gp_csv_field *f = nsight_field(c, k);
 
 	*out = 0;
-	return !f || gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&c->csv, nsight_titles[k], f);
+	return !f || gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&c->csv, c->dialect->names[k], f);
 }
 
 static int nsight_kind(struct nsight_csv *c, uint8_t *out)
@@ -105,7 +98,7 @@ static int nsight_kind(struct nsight_csv *c, uint8_t *out)
 		return 0;
 	}
 	if (!f->n || (*f->text >= '0' && *f->text <= '9') || *f->text == '-')
-		return gp_csv_bad_number(&c->csv, nsight_titles[GP_NSIGHT_COL_KIND], f);
+		return gp_csv_bad_number(&c->csv, c->dialect->names[GP_NSIGHT_COL_KIND], f);
 	*out = (uint8_t)gp_nsight_kind_of(f->text, f->n);
 	return 0;
 }

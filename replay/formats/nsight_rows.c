@@ -81,46 +81,40 @@ enum gp_nsight_op gp_nsight_op_of(const char *name, size_t n)
 
 /* ---- what was asked for ---- */
 
-static void nsight_drop(struct gp_nsight *n, bool (*keep)(const struct gp_nsight *,
-							  const struct gp_nsight_row *, uint64_t),
-			uint64_t arg)
+static void nsight_keep(struct gp_nsight *n,
+			bool (*wanted)(const struct gp_nsight_row *row, uint64_t value),
+			uint64_t value)
 {
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < n->n; i++)
-		if (keep(n, &n->rows[i], arg))
+		if (wanted(&n->rows[i], value))
 			n->rows[kept++] = n->rows[i];
 	n->n = kept;
 }
 
-static bool nsight_is_kind(const struct gp_nsight *n, const struct gp_nsight_row *row, uint64_t kind)
+static bool nsight_is_kind(const struct gp_nsight_row *row, uint64_t kind)
 {
-	(void)n;
 	return row->kind == kind;
 }
 
-static bool nsight_is_device(const struct gp_nsight *n, const struct gp_nsight_row *row,
-			     uint64_t device)
+static bool nsight_is_device(const struct gp_nsight_row *row, uint64_t device)
 {
-	(void)n;
 	return row->device == device;
 }
 
-static bool nsight_has_address(const struct gp_nsight *n, const struct gp_nsight_row *row,
-			       uint64_t unused)
+static bool nsight_is_above(const struct gp_nsight_row *row, uint64_t address)
 {
-	(void)n;
-	(void)unused;
-	return row->address != 0;
+	return row->address > address;
 }
 
-/* Drops rows, and says how many and why. */
+/* Says how many events were dropped and why. */
 static int nsight_note_dropped(struct gp_nsight *n, uint32_t before, const char *why)
 {
 	if (before == n->n)
 		return 0;
-	return gp_trace_builder_note(n->builder, "%lu of %lu events %s", (unsigned long)before - n->n,
-				     (unsigned long)before, why);
+	return gp_trace_builder_note(n->builder, "%lu of %lu events %s",
+				     (unsigned long)before - n->n, (unsigned long)before, why);
 }
 
 static int nsight_choose_kind(struct gp_nsight *n)
@@ -129,12 +123,13 @@ static int nsight_choose_kind(struct gp_nsight *n)
 	uint32_t before = n->n;
 	int r;
 
-	nsight_drop(n, nsight_has_address, 0);
+	nsight_keep(n, nsight_is_above, 0);
 	r = nsight_note_dropped(n, before, "are at address 0 (requests of no bytes); left out");
 	before = n->n;
 	if (r || wanted == GP_MEMORY_ANY)
 		return r;
-	nsight_drop(n, nsight_is_kind, wanted == GP_MEMORY_HOST ? GP_NSIGHT_HOST : GP_NSIGHT_DEVICE);
+	nsight_keep(n, nsight_is_kind,
+		    wanted == GP_MEMORY_HOST ? GP_NSIGHT_HOST : GP_NSIGHT_DEVICE);
 	if (before && !n->n)
 		return gp_trace_builder_refuse(n->builder, 1,
 					       "none of %lu memory events is of %s memory, "
@@ -179,7 +174,7 @@ static int nsight_choose_device(struct gp_nsight *n)
 	if (r)
 		return r;
 	device = options->has_gpu ? options->gpu : busiest;
-	nsight_drop(n, nsight_is_device, device);
+	nsight_keep(n, nsight_is_device, device);
 	if (before && !n->n)
 		return gp_trace_builder_refuse(n->builder, 1,
 					       "no event is of GPU %llu, expected one of the GPUs "

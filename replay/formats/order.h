@@ -11,7 +11,8 @@
 
 #include "allocators/base.h"
 
-/* order[k] becomes the place of the k-th smallest key; equal keys keep their order. 0 or -ENOMEM. */
+/* order[k] becomes the place of the k-th smallest key; equal keys keep their order. 0 or -ENOMEM.
+ */
 int gp_order_by(const uint64_t *keys, uint32_t n, uint32_t *order);
 
 #endif

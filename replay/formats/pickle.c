@@ -6,7 +6,6 @@
  *             do. Without something to do, the name is what a refusal tells.
  * Bounds      memory follows the bytes read: a memo index is never beyond them, marks nest at most
  *             PICKLE_MARKS_MAX deep, and the stack holds PICKLE_STACK_MAX values at most.
- * Cost        about 10 ns an opcode; long strings at the speed of the input.
  */
 #include "pickle.h"
 
@@ -21,14 +20,12 @@
 #define PICKLE_WORD_MAX  64u               /* bytes of a string that may be a word */
 #define PICKLE_TEXT_MAX  4096u             /* bytes of a text that are kept */
 #define PICKLE_STOP      2
-#define PICKLE_TEXT_OP   1 /* of a refused opcode: it is of protocol 0 */
 
 struct gp_pickle_op {
 	const char *name;
-	/* NULL: refused */
-	int (*run)(struct gp_pickle *p);
-	uint8_t n_operand; /* bytes, little-endian */
-	uint8_t what;      /* enum gp_plain_kind, or how many */
+	int (*run)(struct gp_pickle *p); /* NULL: refused */
+	uint8_t n_operand;               /* bytes, little-endian */
+	uint8_t what;                    /* enum gp_plain_kind, or how many */
 };
 
 /* A memo entry: kind + 1 in the low bits (0: no entry), and the number of a word or text. */
@@ -55,7 +52,7 @@ GP_NOINLINE static int pickle_truncated(struct gp_pickle *p)
 	return pickle_bad(p, "the pickle ends in the middle (truncated), expected its STOP");
 }
 
-static int pickle_underflow(struct gp_pickle *p)
+GP_NOINLINE static int pickle_underflow(struct gp_pickle *p)
 {
 	return pickle_bad(p, "an opcode needs more values than there are, expected a whole pickle");
 }
@@ -109,8 +106,7 @@ static int pickle_grow(struct gp_pickle *p)
 	struct gp_plain *stack;
 
 	if (capacity > PICKLE_STACK_MAX)
-		return pickle_bad(p,
-				  "more than %zu values outside of any container, expected fewer",
+		return pickle_bad(p, "more than %zu values at once, expected fewer",
 				  PICKLE_STACK_MAX);
 	stack = realloc(p->stack, capacity * sizeof(*stack));
 	if (!stack)
@@ -188,7 +184,6 @@ static int pickle_pop_mark(struct gp_pickle *p)
 
 /* ---- numbers, constants ---- */
 
-/* A new value of the kind op->what, or the number. */
 static int pickle_value(struct gp_pickle *p)
 {
 	return pickle_push(p, (enum gp_plain_kind)p->op->what, p->operand);
@@ -207,30 +202,24 @@ static int pickle_int(struct gp_pickle *p)
 static int pickle_long(struct gp_pickle *p)
 {
 	uint64_t n = p->operand;
-	const unsigned char *bytes;
+	size_t head = (size_t)gp_min_u64(n, 9), low = (size_t)gp_min_u64(n, 8);
+	enum gp_plain_kind kind = GP_PLAIN_UNSIGNED;
 	uint64_t x;
-	bool negative;
 	int r;
 
 	if (p->op->n_operand == 4 && n >> 31)
 		return pickle_bad(p, "LONG4 of negative length, expected a whole pickle");
-	if (n > 9) {
-		r = pickle_skip(p, n);
-		return r ? r : pickle_push(p, GP_PLAIN_HUGE, 0);
-	}
-	if (!pickle_need(p, (size_t)n))
+	if (!pickle_need(p, head))
 		return pickle_truncated(p);
-	bytes = p->in->p;
-	negative = n && bytes[n - 1] >> 7;
-	if (n == 9 && bytes[8]) {
-		pickle_take(p, 9);
-		return pickle_push(p, GP_PLAIN_HUGE, 0);
-	}
-	x = pickle_little_endian(bytes, (size_t)gp_min_u64(n, 8));
-	if (negative && n < 8)
+	x = pickle_little_endian(p->in->p, low);
+	if (n > 9 || (n == 9 && p->in->p[8]))
+		kind = GP_PLAIN_HUGE;
+	else if (n && n < 9 && p->in->p[n - 1] >> 7)
+		kind = GP_PLAIN_NEGATIVE;
+	if (kind == GP_PLAIN_NEGATIVE && n < 8)
 		x |= UINT64_MAX << (8 * n);
-	pickle_take(p, (size_t)n);
-	return pickle_push(p, negative ? GP_PLAIN_NEGATIVE : GP_PLAIN_UNSIGNED, x);
+	r = pickle_skip(p, n);
+	return r ? r : pickle_push(p, kind, x);
 }
 
 /* ---- strings ---- */
@@ -243,11 +232,14 @@ static int pickle_bytes(struct gp_pickle *p)
 	return r ? r : pickle_push(p, GP_PLAIN_OTHER, 0);
 }
 
-static bool pickle_wants_text(const struct gp_pickle *p)
+/* Python has but one object for each string of up to one character: it may have been met elsewhere
+ * before it comes up where it matters. */
+static bool pickle_wants_text(const struct gp_pickle *p, uint64_t n)
 {
 	const struct gp_plain *key = p->n ? &p->stack[p->n - 1] : NULL;
 
-	return key && key->kind == GP_PLAIN_WORD && p->reader->keeps((uint32_t)key->number);
+	return n <= 1 ||
+	       (key && key->kind == GP_PLAIN_WORD && p->reader->keeps((uint32_t)key->number));
 }
 
 static void pickle_remember(struct gp_pickle *p, const char *text, size_t n)
@@ -278,7 +270,7 @@ static int pickle_string(struct gp_pickle *p)
 	if (word != GP_PICKLE_NO_WORD) {
 		kind = GP_PLAIN_WORD;
 		number = word;
-	} else if (pickle_wants_text(p)) {
+	} else if (pickle_wants_text(p, n)) {
 		kind = GP_PLAIN_TEXT;
 		r = p->reader->text(p->arg, text, head, &number);
 	}
@@ -433,6 +425,7 @@ static int pickle_get(struct gp_pickle *p)
 static int pickle_proto(struct gp_pickle *p)
 {
 	uint64_t version = p->operand;
+
 	if (version < 2 || version > 5)
 		return pickle_bad(p, "pickle protocol %u, expected 2 to 5", (unsigned)version);
 	return 0;
@@ -459,21 +452,15 @@ static const struct gp_pickle_op pickle_ops[256] = {
 	['.'] = { "STOP", pickle_stop, 0, 0 },
 	['0'] = { "POP", pickle_pop, 0, 0 },
 	['1'] = { "POP_MARK", pickle_pop_mark, 0, 0 },
-	['2'] = { "DUP", NULL, 0, 0 },
-	['F'] = { "FLOAT", NULL, 0, PICKLE_TEXT_OP },
-	['I'] = { "INT", NULL, 0, PICKLE_TEXT_OP },
 	['J'] = { "BININT", pickle_int, 4, 0 },
 	['K'] = { "BININT1", pickle_value, 1, GP_PLAIN_UNSIGNED },
-	['L'] = { "LONG", NULL, 0, PICKLE_TEXT_OP },
 	['M'] = { "BININT2", pickle_value, 2, GP_PLAIN_UNSIGNED },
 	['N'] = { "NONE", pickle_value, 0, GP_PLAIN_NONE },
 	['P'] = { "PERSID", NULL, 0, 0 },
 	['Q'] = { "BINPERSID", NULL, 0, 0 },
 	['R'] = { "REDUCE", NULL, 0, 0 },
-	['S'] = { "STRING", NULL, 0, PICKLE_TEXT_OP },
 	['T'] = { "BINSTRING", pickle_string, 4, 0 },
 	['U'] = { "SHORT_BINSTRING", pickle_string, 1, 0 },
-	['V'] = { "UNICODE", NULL, 0, PICKLE_TEXT_OP },
 	['X'] = { "BINUNICODE", pickle_string, 4, 0 },
 	['a'] = { "APPEND", pickle_fill_one, 0, GP_PLAIN_LIST },
 	['b'] = { "BUILD", NULL, 0, 0 },
@@ -481,14 +468,12 @@ static const struct gp_pickle_op pickle_ops[256] = {
 	['d'] = { "DICT", pickle_wrap_many, 0, GP_PLAIN_DICT },
 	['}'] = { "EMPTY_DICT", pickle_value, 0, GP_PLAIN_DICT },
 	['e'] = { "APPENDS", pickle_fill_many, 0, GP_PLAIN_LIST },
-	['g'] = { "GET", NULL, 0, PICKLE_TEXT_OP },
 	['h'] = { "BINGET", pickle_get, 1, 0 },
 	['i'] = { "INST", NULL, 0, 0 },
 	['j'] = { "LONG_BINGET", pickle_get, 4, 0 },
 	['l'] = { "LIST", pickle_wrap_many, 0, GP_PLAIN_LIST },
 	[']'] = { "EMPTY_LIST", pickle_value, 0, GP_PLAIN_LIST },
 	['o'] = { "OBJ", NULL, 0, 0 },
-	['p'] = { "PUT", NULL, 0, PICKLE_TEXT_OP },
 	['q'] = { "BINPUT", pickle_put, 1, 0 },
 	['r'] = { "LONG_BINPUT", pickle_put, 4, 0 },
 	['s'] = { "SETITEM", pickle_fill_one, 0, GP_PLAIN_DICT },
@@ -530,7 +515,8 @@ static const struct gp_pickle_op pickle_ops[256] = {
 static void pickle_global_name(struct gp_pickle *p, unsigned char op, char *name, size_t size)
 {
 	const unsigned char *text;
-	size_t n, i;
+	unsigned lines = 0;
+	size_t n;
 
 	*name = 0;
 	if (op == 0x93 && p->n_recent >= 2)
@@ -539,11 +525,14 @@ static void pickle_global_name(struct gp_pickle *p, unsigned char op, char *name
 		return;
 	/* The module and the name in it, on a line each. */
 	n = gp_input_peek(p->in, &text);
-	name[0] = ' ';
-	for (i = 1; i < n && i < size - 1 && (text[i - 1] != '\n' || !strchr(name, '.')); i++) {
-		name[i] = (char)(text[i - 1] == '\n' ? '.' : text[i - 1]);
-		name[i + 1] = 0;
+	*name++ = ' ';
+	for (size_t i = 0; i < n && i < size - 2; i++) {
+		lines += text[i] == '\n';
+		if (lines == 2)
+			break;
+		*name++ = (char)(text[i] == '\n' ? '.' : text[i]);
 	}
+	*name = 0;
 }
 
 GP_NOINLINE static int pickle_refuse(struct gp_pickle *p, unsigned char byte)
@@ -551,11 +540,11 @@ GP_NOINLINE static int pickle_refuse(struct gp_pickle *p, unsigned char byte)
 	const struct gp_pickle_op *op = &pickle_ops[byte];
 	char name[160];
 
+	if (byte && strchr("FILSVgp", byte))
+		return pickle_bad(p, "opcode '%c' of pickle protocol 0, expected protocol 2 to 5",
+				  byte);
 	if (!op->name)
 		return pickle_bad(p, "unknown opcode 0x%02x, expected a pickle", byte);
-	if (op->what == PICKLE_TEXT_OP)
-		return pickle_bad(p, "opcode %s of pickle protocol 0, expected protocol 2 to 5",
-				  op->name);
 	pickle_global_name(p, byte, name, sizeof(name));
 	for (char *c = name; *c; c++)
 		if (*c < ' ' || *c > '~')

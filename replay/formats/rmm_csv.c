@@ -188,20 +188,21 @@ static int rmm_bad_action(struct rmm *m)
 	const struct gp_csv_field *f = rmm_field(m, RMM_ACTION);
 
 	if (gp_csv_is(f, rmm_names[RMM_ACTION]))
-		return gp_trace_builder_problem(m->builder, GP_SKIP_BAD_EVENT, m->csv.line,
-						"a second header, expected one log in a file (split "
-						"it here)");
+		return gp_trace_builder_problem(
+			m->builder, GP_SKIP_BAD_EVENT, m->csv.line,
+			"a second header, expected one log in a file (split "
+			"it here)");
 	return gp_trace_builder_problem(m->builder, GP_SKIP_UNKNOWN_OP, m->csv.line,
 					"unknown action \"%s\", expected allocate, free or "
 					"allocate failure",
 					gp_csv_quote(f).text);
 }
 
-static int rmm_number(struct rmm *m, enum rmm_column column, const char *name, uint64_t *out)
+static int rmm_number(struct rmm *m, enum rmm_column column, uint64_t *out)
 {
 	const struct gp_csv_field *f = rmm_field(m, column);
 
-	return gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&m->csv, name, f);
+	return gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&m->csv, rmm_names[column], f);
 }
 
 static int rmm_pointer(struct rmm *m, uint64_t *out)
@@ -211,7 +212,7 @@ static int rmm_pointer(struct rmm *m, uint64_t *out)
 	*out = 0;
 	if (f->n == 5 && !memcmp(f->text, "(nil)", 5))
 		return 0;
-	return gp_csv_u64(f, out) ? 0 : gp_csv_bad_number(&m->csv, "Pointer", f);
+	return rmm_number(m, RMM_POINTER, out);
 }
 
 /* The row as a record; `addr` is the pointer. GP_REFUSED: left out. */
@@ -226,15 +227,15 @@ static int rmm_parse(struct rmm *m, struct gp_trace_record *r)
 		return rmm_bad_action(m);
 	if (!rmm_parse_time(time, &day_ns))
 		return gp_trace_builder_problem(m->builder, GP_SKIP_BAD_EVENT, m->csv.line,
-						"Time is \"%s\", expected HH:MM:SS.ffffff",
+						"time is \"%s\", expected HH:MM:SS.ffffff",
 						gp_csv_quote(time).text);
 	ret = rmm_pointer(m, &r->addr);
 	if (!ret)
-		ret = rmm_number(m, RMM_SIZE, "Size", &r->size);
+		ret = rmm_number(m, RMM_SIZE, &r->size);
 	if (!ret)
-		ret = rmm_number(m, RMM_STREAM, "Stream", &r->stream);
+		ret = rmm_number(m, RMM_STREAM, &r->stream);
 	if (!ret && m->column[RMM_THREAD] != GP_CSV_NONE)
-		ret = rmm_number(m, RMM_THREAD, "Thread", &r->thread);
+		ret = rmm_number(m, RMM_THREAD, &r->thread);
 	if (ret)
 		return ret;
 	rmm_advance(m, day_ns);

@@ -131,6 +131,16 @@ bool gp_text_is(struct gp_text_word w, const char *word)
 	return w.n == strlen(word) && !memcmp(w.p, word, w.n);
 }
 
+bool gp_text_has(struct gp_text_word w, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (; w.n >= n; w.p++, w.n--)
+		if (!memcmp(w.p, word, n))
+			return true;
+	return false;
+}
+
 struct gp_text_quote gp_text_quote(struct gp_text_word w)
 {
 	struct gp_text_quote q;
@@ -160,7 +170,8 @@ bool gp_text_u64(struct gp_text_word w, uint64_t *out)
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < w.n; i++)
-		if (w.p[i] < '0' || w.p[i] > '9' || !text_add_digit(&n, 10, (unsigned)(w.p[i] - '0')))
+		if (w.p[i] < '0' || w.p[i] > '9' ||
+		    !text_add_digit(&n, 10, (unsigned)(w.p[i] - '0')))
 			return false;
 	*out = n;
 	return w.n > 0;
@@ -178,7 +189,7 @@ bool gp_text_address(struct gp_text_word w, uint64_t *out)
 	for (size_t i = 2; i < w.n; i++) {
 		int c = w.p[i] | 0x20;
 		int digit = w.p[i] >= '0' && w.p[i] <= '9' ? w.p[i] - '0'
-			    : c >= 'a' && c <= 'f'	   ? c - 'a' + 10
+			    : c >= 'a' && c <= 'f'         ? c - 'a' + 10
 							   : -1;
 
 		if (digit < 0 || !text_add_digit(&n, 16, (unsigned)digit))
@@ -244,4 +255,53 @@ bool gp_text_decimal(struct gp_text_word w, unsigned scale, int64_t *out)
 		return false;
 	*out = negative ? -(int64_t)n : (int64_t)n;
 	return true;
+}
+
+/* ---- for formats without a signature ---- */
+
+#define TEXT_PROBE_LINES 16u
+
+/* How many of the first lines fit, one after the other; *all: none follows that does not. */
+static unsigned text_count_fits(struct gp_text *t, bool (*fits)(struct gp_text *t, unsigned i),
+				bool *all)
+{
+	unsigned n = 0;
+
+	*all = true;
+	while (n < TEXT_PROBE_LINES && gp_text_next(t)) {
+		/* The last line may be cut, by whoever wrote the file or by how far we look. */
+		if (n && !t->whole)
+			break;
+		*all = fits(t, n);
+		if (!*all)
+			break;
+		n++;
+	}
+	return n;
+}
+
+enum gp_format_match gp_text_probe(const unsigned char *head, size_t n, unsigned enough,
+				   bool (*fits)(struct gp_text *t, unsigned i))
+{
+	struct gp_input *in = gp_input_open_memory("", head, n);
+	struct gp_text t;
+	unsigned found = 0;
+	bool all = false;
+
+	if (in && !gp_text_init(&t, in)) {
+		found = text_count_fits(&t, fits, &all);
+		gp_text_fini(&t);
+	}
+	gp_input_close(in);
+	if (!found)
+		return GP_FORMAT_NO;
+	return all && found >= enough ? GP_FORMAT_YES : GP_FORMAT_MAYBE;
+}
+
+int gp_text_note_end(const struct gp_text *t, struct gp_trace_builder *b)
+{
+	if (t->whole || !t->line)
+		return 0;
+	return gp_trace_builder_note(b, "the last line does not end: if the file was cut there, "
+					"its last number may be too short");
 }

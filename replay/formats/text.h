@@ -14,7 +14,7 @@
 #ifndef GP_TEXT_H
 #define GP_TEXT_H
 
-#include "input.h"
+#include "format.h"
 
 #define GP_TEXT_LINE ((size_t)64 * 1024)
 
@@ -49,6 +49,8 @@ bool gp_text_word(struct gp_text *t, struct gp_text_word *out);
 /* Takes the rest of the line, without blanks at either end; may be empty. */
 struct gp_text_word gp_text_rest(struct gp_text *t);
 bool gp_text_is(struct gp_text_word w, const char *word);
+/* `word` is somewhere in it. */
+bool gp_text_has(struct gp_text_word w, const char *word);
 
 /* The word as a number, digits only; false: it is none, or above 2^64 - 1. */
 bool gp_text_u64(struct gp_text_word w, uint64_t *out);
@@ -64,5 +66,12 @@ struct gp_text_quote {
 };
 
 struct gp_text_quote gp_text_quote(struct gp_text_word w);
+
+/* For a format without a signature: do the first lines of the file (up to 16) fit it? `fits` looks
+ * at the i-th, from 0. YES: all do, and there are `enough`; MAYBE: the first does. */
+enum gp_format_match gp_text_probe(const unsigned char *head, size_t n, unsigned enough,
+				   bool (*fits)(struct gp_text *t, unsigned i));
+/* What a file without a signature cannot tell: whether its last line is whole. 0 or -ENOMEM. */
+int gp_text_note_end(const struct gp_text *t, struct gp_trace_builder *b);
 
 #endif

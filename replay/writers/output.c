@@ -11,6 +11,10 @@
 #include "deflate.h"
 #include "replay/atomic_file.h"
 
+/* Of what is written as it is: small enough for an interruption to be noticed, large enough for the
+ * kernel to keep the file in large pages, which a map of it takes over. */
+#define OUTPUT_PIECE ((size_t)8 * 1024 * 1024)
+
 struct output {
 	struct gp_output public; /* the first: callers hold this */
 	struct gp_atomic_file file;
@@ -80,9 +84,8 @@ void gp_output_bytes(struct gp_output *o, const void *data, size_t n)
 	const char *p = data;
 
 	gp_output_flush(o);
-	/* In pieces, so that an interruption is noticed. */
 	while (n) {
-		size_t piece = n < GP_OUTPUT_BYTES ? n : GP_OUTPUT_BYTES;
+		size_t piece = n < OUTPUT_PIECE ? n : OUTPUT_PIECE;
 
 		output_pass((struct output *)o, p, piece, false);
 		p += piece;

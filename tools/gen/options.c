@@ -243,11 +243,11 @@ static int list_patterns(void)
 }
 
 static const char examples[] =
-	"  gpupool-gen churn --output=churn_1m.jsonl       1000 x 1 MiB: what cudaMalloc costs\n"
-	"  gpupool-gen churn --count=1000000 --size=256 --output=churn_256.jsonl.gz\n"
-	"                                                  a million pairs: what a pool costs\n"
-	"  gpupool-gen random --count=100000 --max-size=64M | gpupool-replay --alloc=all -\n"
-	"  gpupool-gen checkerboard --help                 the options of one pattern\n";
+	"  gpupool-gen churn --output=1m.jsonl     1000 x 1 MiB: what cudaMalloc costs\n"
+	"  gpupool-gen churn --count=1000000 --size=256 --output=256.jsonl.gz\n"
+	"                                          a million pairs: what a pool costs\n"
+	"  gpupool-gen random --count=100000 --max-size=64M | gpupool-replay -\n"
+	"  gpupool-gen checkerboard --help         the options of one pattern\n";
 
 static void refuse_pattern(const char *word)
 {
@@ -305,7 +305,7 @@ int gen_options_parse(int argc, char **argv, struct gen_settings *out)
 	snprintf(
 		about, sizeof(about), "%s",
 		p ? p->summary
-		  : "Writes a synthetic trace. --list shows the patterns, PATTERN --help what one takes.");
+		  : "Writes a synthetic trace. --list: the patterns; PATTERN --help: what one takes.");
 	r = cli_parse(&program, &parsing, argc, argv, &n_operands);
 	if (r >= 0)
 		return r;

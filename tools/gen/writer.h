@@ -16,11 +16,6 @@ enum gen_format {
 	GEN_JSON,  /* one document */
 };
 
-/* Which optional keys events carry. */
-struct gen_fields {
-	bool stream, thread, time;
-};
-
 struct gen_event {
 	uint64_t id, size, stream, thread, t_ns;
 };
@@ -31,9 +26,9 @@ enum gen_format gen_format_of(const char *path);
 bool gen_gzip_of(const char *path);
 
 /* 0, or -errno with one line in `why`; -ENOTSUP: gzip in a build without zlib. */
-int gen_writer_create(const char *path, enum gen_format format, bool gzip, struct gen_fields fields,
-		      struct gen_writer **out, char *why, size_t why_size);
-/* name and source: printable ASCII. To be called once, before any event. */
+int gen_writer_create(const char *path, enum gen_format format, bool gzip, struct gen_writer **out,
+		      char *why, size_t why_size);
+/* To be called once, before any event. */
 void gen_writer_header(struct gen_writer *w, const char *name, const char *source,
 		       uint64_t n_events);
 void gen_writer_alloc(struct gen_writer *w, const struct gen_event *e);

@@ -47,6 +47,7 @@ missing_packages() {
       ninja) have ninja || echo ninja-build ;;
       pkg-config) have pkg-config || echo pkg-config ;;
       jansson) have_library 'jansson >= 2.13' || echo libjansson-dev ;;
+      sqlite) have_library sqlite3 || echo libsqlite3-dev ;;
       zlib) have_library zlib || echo zlib1g-dev ;;
       cmocka) have_library cmocka || echo libcmocka-dev ;;
       gnuplot) have gnuplot || echo gnuplot-nox ;;
@@ -65,8 +66,12 @@ as_root() {
   fi
 }
 
+# What apt-get says is shown only when it fails.
 apt_quiet() {
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >&2
+  local said
+  said=$(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" 2>&1) && return 0
+  printf '%s\n' "$said" | tail -n 20 >&2
+  return 1
 }
 
 # install_missing WHAT...: installs what is not there; does nothing when all is.
@@ -82,7 +87,9 @@ install_missing() {
   # shellcheck disable=SC2086 # a list of words
   apt_quiet install -y --no-install-recommends $packages || die "apt-get could not install $packages"
   packages=$(missing_packages "$@" | tr '\n' ' ')
-  [ -z "$packages" ] || die "still missing after the installation: $packages"
+  # An older system has a package of that name, but not the version that is needed.
+  [ -z "$packages" ] || die "too old on this system: $packages" \
+    "(README.md, "'"Two commands", has the versions; Meson also comes with: pip install meson)'
 }
 
 # build FOLDER MESON-OPTION...: configures the first time or when the options change, and compiles.

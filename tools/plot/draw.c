@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocators/base.h"
 #include "child.h"
 #include "draw.h"
 #include "tools/cli.h"
@@ -45,9 +46,11 @@ static bool has_scripts(const char *dir)
 	       access(path, R_OK) == 0;
 }
 
-/* PREFIX/share/gpupool/plot, from PREFIX/bin/gpupool-plot: right wherever PREFIX was moved. */
+/* Beside the program in a build folder; PREFIX/share/gpupool/plot from PREFIX/bin/gpupool-plot:
+ * right wherever either was moved. */
 static bool scripts_by_program(char *buf, size_t size)
 {
+	static const char *const places[] = { "plot", "../share/gpupool/plot" };
 	char exe[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 	char *slash;
@@ -59,8 +62,10 @@ static bool scripts_by_program(char *buf, size_t size)
 	if (!slash)
 		return false;
 	*slash = '\0';
-	return (size_t)snprintf(buf, size, "%s/../share/gpupool/plot", exe) < size &&
-	       has_scripts(buf);
+	for (size_t i = 0; i < GP_ARRAY_LEN(places); i++)
+		if ((size_t)snprintf(buf, size, "%s/%s", exe, places[i]) < size && has_scripts(buf))
+			return true;
+	return false;
 }
 
 bool plot_find_scripts(struct plot_settings *s)
@@ -147,7 +152,7 @@ static int draw_picture(const struct plot_settings *s, unsigned figure, const ch
 		return CLI_USAGE;
 	}
 	if (!mkdtemp(temp_dir)) {
-		cli_error("%s: cannot write here: %s", s->out, strerror(errno));
+		cli_error("%s: cannot write here: %s", s->out_shown, strerror(errno));
 		return CLI_USAGE;
 	}
 	snprintf(temp, sizeof(temp), "%.*s/%s.%s", PATH_MAX - 32, temp_dir, plot_figures[figure],

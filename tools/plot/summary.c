@@ -3,7 +3,7 @@
  * summary: which allocators a result folder holds, and whether there is anything of them to draw.
  *
  * Shape       tab-separated lines, the first of which names the columns. Only `label` matters here;
- *             the plot scripts read the rest.
+ *             that the others are there is checked for the plot scripts, which read them.
  * Hostile     A label becomes part of file names and of a word list: what does not look like one
  *             that gpupool-replay writes is refused.
  */
@@ -18,6 +18,23 @@
 #include "summary.h"
 
 #define LABELS_MAX 1000u /* more pictures than anybody looks at */
+
+static const char *const summary_columns[] = {
+	"trace",
+	"device",
+	"label",
+	"status",
+	"load_bytes",
+	"peak_granted_bytes",
+	"peak_reserved_bytes",
+	"failures",
+	"alloc_p50_ns",
+	"alloc_p99_ns",
+	"free_p50_ns",
+	"free_p99_ns",
+	"ns_per_op",
+	"device_ns_per_op",
+};
 
 /* The n-th field of a line, or NULL. *length is its length. */
 static const char *field_at(const char *line, unsigned n, size_t *length)
@@ -43,6 +60,17 @@ static int field_find(const char *header, const char *name)
 	return -1;
 }
 
+static unsigned field_count(const char *line)
+{
+	unsigned n = 1;
+
+	while ((line = strchr(line, '\t')) != NULL) {
+		line++;
+		n++;
+	}
+	return n;
+}
+
 static bool label_is_good(const char *label, size_t length)
 {
 	if (length == 0 || length > PLOT_LABEL_MAX || label[0] == '.')
@@ -66,13 +94,25 @@ static int summary_add(struct plot_summary *s, const char *label, size_t length)
 	return 0;
 }
 
-/* What is wrong with the line, or NULL. */
-static const char *summary_line(struct plot_summary *s, const char *line, int column, int *error)
+/* What is wrong with the first line, or NULL. */
+static const char *summary_header(const char *line)
+{
+	for (size_t i = 0; i < sizeof(summary_columns) / sizeof(summary_columns[0]); i++)
+		if (field_find(line, summary_columns[i]) < 0)
+			return "no summary, expected the columns that gpupool-replay writes";
+	return NULL;
+}
+
+/* What is wrong with another line, or NULL. */
+static const char *summary_line(struct plot_summary *s, const char *line, unsigned n_columns,
+				int column, int *error)
 {
 	size_t length = 0;
 	const char *label = field_at(line, (unsigned)column, &length);
 
 	*error = -EINVAL;
+	if (field_count(line) != n_columns)
+		return "a line of another length, expected a field for each column";
 	if (!label || !label_is_good(label, length))
 		return "a bad label, expected letters, digits and ._+-";
 	for (size_t i = 0; i < s->n_labels; i++)
@@ -90,18 +130,18 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 	const char *wrong = NULL;
 	char *line = NULL;
 	size_t size = 0;
-	unsigned number = 0;
+	unsigned long number = 0;
+	unsigned n_columns = 0;
 	int column = -1, error = 0;
 
 	while (!wrong && getline(&line, &size, file) >= 0) {
 		if (number++ == 0) {
-			column = field_find(line, "label");
-			if (column < 0 || field_find(line, "trace") < 0 ||
-			    field_find(line, "device") < 0)
-				wrong = "no summary, expected columns named trace, device and label";
+			wrong = summary_header(line);
 			error = wrong ? -EINVAL : 0;
+			column = field_find(line, "label");
+			n_columns = field_count(line);
 		} else {
-			wrong = summary_line(s, line, column, &error);
+			wrong = summary_line(s, line, n_columns, column, &error);
 		}
 	}
 	if (!wrong && (ferror(file) || number == 0)) {
@@ -109,7 +149,7 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 		wrong = ferror(file) ? strerror(EIO) : "an empty file, expected a summary";
 	}
 	if (wrong)
-		snprintf(why, why_size, "%s:%u: %s", path, number, wrong);
+		snprintf(why, why_size, "%s:%lu: %s", path, number ? number : 1, wrong);
 	free(line);
 	return error;
 }
