@@ -10,7 +10,7 @@
  *                large pool  the rest: segments of 20 MiB, or of the request when >= 10 MiB
  *
  *              The smallest free block that is large enough is taken, of equal ones that with the
- *              lowest address; its rest is cut off if worth it, and freed blocks join again at once.
+ *              lowest address; its rest is cut off if worth it; freed blocks join again at once.
  *              Memory goes back to the device only when a request can't be met. torch_state.h says
  *              which file does what.
  * Invariants   1. blocks tile segments   2. no two free neighbours, and no two holes
@@ -20,8 +20,8 @@
  *              bytes a block, 16 to 32 in the index, 4 KiB for each stream and pool
  * Waste        internal: to 512 bytes, up to 1 MiB in large blocks whose rest was not worth cutting
  *              off; external: memory never moves between streams, pools and segments
- * Not done     requests served from a pool that is flagged use_on_oom; MemPools with an allocator of
- *              their own; settings that change at run time
+ * Not done     requests served from a pool that is flagged use_on_oom; MemPools with an allocator
+ *              of their own; settings that change at run time
  * Threads      one at a time
  */
 #include "torch_state.h"
@@ -70,15 +70,15 @@ static uint64_t torch_expandable_size(const struct torch *s, uint32_t n)
 	return torch_bytes(b) + (next->state == TORCH_HOLE ? torch_bytes(next) : 0);
 }
 
-/* Of the blocks from n on that are in expandable segments, the first that is no worse than the next:
- * a block between others is preferred to the one that the segment grows at. */
+/* Of the blocks from n on that are in expandable segments, the first that is no worse than the
+ * next: a block between others is preferred to the one that the segment grows at. */
 static uint32_t torch_prefer_inner(const struct torch *s, const struct torch_lane *lane, uint32_t n)
 {
 	const struct torch_block *blocks = s->b.at;
 
 	while (blocks[n].expandable) {
-		uint32_t next = torch_order_behind(&lane->free, blocks, blocks[n].units,
-						   blocks[n].addr);
+		uint32_t next =
+			torch_order_behind(&lane->free, blocks, blocks[n].units, blocks[n].addr);
 
 		if (!next || torch_expandable_size(s, next) >= torch_expandable_size(s, n))
 			break;
@@ -95,15 +95,14 @@ static uint32_t torch_find(struct torch *s, const struct torch_want *w)
 
 	if (GP_UNLIKELY(torch_gc_armed(s)))
 		s->pools[w->lane->pool].calls++;
-	n = torch_order_lower(&w->lane->free, s->b.at,
-			       (uint32_t)(w->size >> TORCH_LG_UNIT), 0);
+	n = torch_order_lower(&w->lane->free, s->b.at, (uint32_t)(w->size >> TORCH_LG_UNIT), 0);
 	if (!n)
 		return TORCH_NIL;
 	if (s->opt.expandable)
 		n = torch_prefer_inner(s, w->lane, n);
 	have = torch_bytes(torch_at(s, n));
-	if (w->size < s->max_split ? have >= s->max_split :
-				     have >= w->size + s->max_non_split_rounding)
+	if (w->size < s->max_split ? have >= s->max_split
+				   : have >= w->size + s->max_non_split_rounding)
 		return TORCH_NIL;
 	return n;
 }
@@ -128,7 +127,7 @@ static int torch_out_of_memory(struct torch *s, const struct torch_want *w)
 	for (uint32_t i = 0; i < pool->n_lanes; i++)
 		if (pool->lanes[i] && pool->lanes[i] != w->lane &&
 		    torch_order_lower(&pool->lanes[i]->free, s->b.at,
-				       (uint32_t)(w->size >> TORCH_LG_UNIT), 0))
+				      (uint32_t)(w->size >> TORCH_LG_UNIT), 0))
 			return GP_HELD;
 	return GP_NOMEM;
 }
@@ -335,8 +334,8 @@ bool gp_torch_release_pool(struct gp_allocator *a, uint8_t pool)
 {
 	struct torch *s = torch_of(a);
 
-	for (uint32_t i = pool * TORCH_KINDS; s && pool && i < s->n_pools &&
-					      i < (pool + 1u) * TORCH_KINDS; i++)
+	for (uint32_t i = pool * TORCH_KINDS;
+	     s && pool && i < s->n_pools && i < (pool + 1u) * TORCH_KINDS; i++)
 		s->pools[i].freeable = true;
 	return s;
 }

@@ -12,8 +12,8 @@
 /* As torch.cuda.memory_stats counts. Mapping into an expandable segment counts one for each
  * step (each segment_map event of a recording), whatever the pages. */
 struct gp_torch_stats {
-	uint64_t num_alloc_retries;    /* requests that only a flush of the caches let through */
-	uint64_t num_ooms;             /* requests refused in the end */
+	uint64_t num_alloc_retries; /* requests that only a flush of the caches let through */
+	uint64_t num_ooms;          /* requests refused in the end */
 	uint64_t num_device_alloc, num_device_free;
 	uint64_t num_sync_all_streams; /* flushes, each of which waits for all pending frees */
 	uint64_t num_gc;               /* collections that freed something */
@@ -43,7 +43,8 @@ bool gp_torch_observe(struct gp_allocator *a, gp_torch_observer *fn, void *arg);
  * is free in it. A request in the pool takes this back. */
 bool gp_torch_release_pool(struct gp_allocator *a, uint8_t pool);
 
-/* Is there a memory limit? Without one, nothing but the device's own lack makes it give memory back. */
+/* Is there a memory limit? Without one, nothing but the device's own lack makes it give memory
+ * back. */
 bool gp_torch_is_limited(const struct gp_allocator *a);
 
 /* What a request of that many bytes is rounded to, and the segment that it would need. */

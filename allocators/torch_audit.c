@@ -133,10 +133,11 @@ int torch_check(const struct gp_allocator *a, FILE *why)
 	}
 	if (torch_sums_agree(s, &sums))
 		return 0;
-	fprintf(why, "torch: %llu live blocks of %llu bytes, %llu bytes mapped and %llu free blocks "
-		"do not add up\n", (unsigned long long)sums.live,
-		(unsigned long long)sums.granted, (unsigned long long)sums.mapped,
-		(unsigned long long)sums.free_blocks);
+	fprintf(why,
+		"torch: %llu live blocks of %llu bytes, %llu bytes mapped and %llu free blocks "
+		"do not add up\n",
+		(unsigned long long)sums.live, (unsigned long long)sums.granted,
+		(unsigned long long)sums.mapped, (unsigned long long)sums.free_blocks);
 	return -EILSEQ;
 }
 

@@ -62,7 +62,8 @@ uint32_t torch_block_add(struct torch_blocks *t, struct gp_range segment, uint16
 {
 	uint32_t n = torch_block_record(t);
 
-	t->at[n] = (struct torch_block){ .addr = segment.addr, .lane = lane,
+	t->at[n] = (struct torch_block){ .addr = segment.addr,
+					 .lane = lane,
 					 .units = (uint32_t)(segment.size >> TORCH_LG_UNIT),
 					 .expandable = expandable };
 	return n;

@@ -16,10 +16,10 @@
 #include "addr_index.h"
 
 #define TORCH_LG_UNIT 9 /* sizes count in units of 512 bytes: a block is below 2 TiB */
-#define TORCH_NIL 0
+#define TORCH_NIL     0
 
 enum torch_state {
-	TORCH_DEAD,    /* record not in use; right chains them                  */
+	TORCH_DEAD, /* record not in use; right chains them                  */
 	TORCH_USED,
 	TORCH_PENDING, /* freed, but in use on other streams; left: its entry   */
 	TORCH_FREE,    /* left, right: in the set of its lane (torch_order.h)   */

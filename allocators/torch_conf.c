@@ -174,9 +174,9 @@ static int conf_check(struct gp_torch_conf *out, const struct conf_key *key, con
 			return 0;
 		if (!strcmp(value, "cudaMallocAsync"))
 			return conf_refuse(out, "backend:cudaMallocAsync: the driver's allocator, "
-					   "which is not modelled; expected native");
+						"which is not modelled; expected native");
 		return conf_refuse(out, "Unknown allocator backend, options are native and "
-				   "cudaMallocAsync");
+					"cudaMallocAsync");
 	case CONF_ANY:
 		break;
 	}
@@ -209,8 +209,10 @@ static int conf_pair(struct gp_torch_conf *out, char *pair)
 	if (!key)
 		return conf_unknown(out, pair);
 	if (!value)
-		return conf_refuse(out, "Error parsing CachingAllocator settings, expected : after "
-				   "%s", pair);
+		return conf_refuse(out,
+				   "Error parsing CachingAllocator settings, expected : after "
+				   "%s",
+				   pair);
 	r = conf_check(out, key, value);
 	if (r)
 		return r;

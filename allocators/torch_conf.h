@@ -15,8 +15,8 @@ struct gp_torch_conf {
 };
 
 /* base: a spec of `torch` whose own settings come first, such as "torch:limit=8GiB"; NULL: "torch".
- * conf: "KEY:VALUE,KEY:[A:B,C:D]", where spaces are passed over. A setting that is given twice counts
- * as given last, as in PyTorch. 0, or -EINVAL with out->why. */
+ * conf: "KEY:VALUE,KEY:[A:B,C:D]", where spaces are passed over. A setting that is given twice
+ * counts as given last, as in PyTorch. 0, or -EINVAL with out->why. */
 int gp_torch_conf_parse(const char *base, const char *conf, struct gp_torch_conf *out);
 
 #endif

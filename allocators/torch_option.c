@@ -12,41 +12,66 @@
 #include <string.h>
 
 #define FIXED_ROUNDING_MB 20 /* max_non_split_rounding_mb before it was a setting */
-#define TORCH_LARGE_MB 20    /* and large_segment_size_mb */
-#define MINOR_MAX 99
+#define TORCH_LARGE_MB    20 /* and large_segment_size_mb */
+#define MINOR_MAX         99
 
 const struct gp_option torch_option_table[] = {
-	{ .name = "max_split_size_mb", .help = "larger blocks are never cut (0: no limit)",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct torch, opt.max_split_size_mb),
-	  .default_text = "0", .max = 1 << 24 },
-	{ .name = "max_non_split_rounding_mb", .help = "what an uncut block may have too much",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct torch, opt.max_non_split_rounding_mb),
-	  .default_text = "20", .min = 20, .max = 1 << 24 },
+	{ .name = "max_split_size_mb",
+	  .help = "larger blocks are never cut (0: no limit)",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct torch, opt.max_split_size_mb),
+	  .default_text = "0",
+	  .max = 1 << 24 },
+	{ .name = "max_non_split_rounding_mb",
+	  .help = "what an uncut block may have too much",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct torch, opt.max_non_split_rounding_mb),
+	  .default_text = "20",
+	  .min = 20,
+	  .max = 1 << 24 },
 	{ .name = "roundup_power2_divisions",
 	  .help = "steps in each doubling to round up to: N, or [256:1,512:2,>:4] (keys: MiB)",
-	  .type = GP_OPTION_TEXT, .offset = offsetof(struct torch, opt.divisions),
+	  .type = GP_OPTION_TEXT,
+	  .offset = offsetof(struct torch, opt.divisions),
 	  .default_text = "0" },
 	{ .name = "garbage_collection_threshold",
 	  .help = "part of the limit from which old segments are given back (0: never)",
-	  .type = GP_OPTION_FRACTION, .offset = offsetof(struct torch, opt.gc_threshold),
+	  .type = GP_OPTION_FRACTION,
+	  .offset = offsetof(struct torch, opt.gc_threshold),
 	  .default_text = "0" },
-	{ .name = "expandable_segments", .help = "segments grow page by page",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct torch, opt.expandable),
+	{ .name = "expandable_segments",
+	  .help = "segments grow page by page",
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct torch, opt.expandable),
 	  .default_text = "false" },
-	{ .name = "large_segment_size_mb", .help = "segment that requests of 1 to 10 MiB share",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct torch, opt.large_segment_size_mb),
-	  .default_text = "20", .min = 11, .max = 1 << 19 },
-	{ .name = "per_process_memory_fraction", .help = "of the card: memory that may be reserved",
-	  .type = GP_OPTION_FRACTION, .offset = offsetof(struct torch, opt.memory_fraction),
+	{ .name = "large_segment_size_mb",
+	  .help = "segment that requests of 1 to 10 MiB share",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct torch, opt.large_segment_size_mb),
+	  .default_text = "20",
+	  .min = 11,
+	  .max = 1 << 19 },
+	{ .name = "per_process_memory_fraction",
+	  .help = "of the card: memory that may be reserved",
+	  .type = GP_OPTION_FRACTION,
+	  .offset = offsetof(struct torch, opt.memory_fraction),
 	  .default_text = "1" },
-	{ .name = "limit", .help = "the same in bytes (0: none)", .type = GP_OPTION_SIZE,
-	  .offset = offsetof(struct torch, opt.limit), .default_text = "0", .max = GP_SIZE_MAX },
+	{ .name = "limit",
+	  .help = "the same in bytes (0: none)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct torch, opt.limit),
+	  .default_text = "0",
+	  .max = GP_SIZE_MAX },
 	{ .name = "lookup_after_flush",
 	  .help = "look for a free block again after the flush (proposed for PyTorch)",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct torch, opt.lookup_after_flush),
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct torch, opt.lookup_after_flush),
 	  .default_text = "false" },
-	{ .name = "torch_version", .help = "PyTorch release to behave as", .type = GP_OPTION_TEXT,
-	  .offset = offsetof(struct torch, opt.version), .default_text = "2.11" },
+	{ .name = "torch_version",
+	  .help = "PyTorch release to behave as",
+	  .type = GP_OPTION_TEXT,
+	  .offset = offsetof(struct torch, opt.version),
+	  .default_text = "2.11" },
 	{ .name = NULL },
 };
 
@@ -98,7 +123,8 @@ static const char *torch_parse_list(const char *p, bool overwrites_last,
 			divisions[slot] = value;
 			first = false;
 		}
-		for (uint32_t i = overwrites_last ? slot : slot + 1; rest && i < TORCH_DIVISIONS; i++)
+		for (uint32_t i = overwrites_last ? slot : slot + 1; rest && i < TORCH_DIVISIONS;
+		     i++)
 			divisions[i] = value;
 		if (*p == ',' && p[1] != ']')
 			p++;
@@ -144,8 +170,8 @@ static int torch_check_version(struct gp_allocator *a, uint32_t minor)
 	const struct torch_options *o = &((struct torch *)gp_state(a))->opt;
 
 	if (minor == UINT32_MAX)
-		return gp_allocator_why(a, -EINVAL, "torch_version=%.40s: expected one such as 2.11",
-					o->version);
+		return gp_allocator_why(
+			a, -EINVAL, "torch_version=%.40s: expected one such as 2.11", o->version);
 	if (o->expandable && minor < 1)
 		return gp_allocator_why(a, -EINVAL, "expandable_segments: since PyTorch 2.1");
 	if (o->max_non_split_rounding_mb != FIXED_ROUNDING_MB && minor < 6)
@@ -165,10 +191,12 @@ static int torch_check_values(struct gp_allocator *a)
 					(unsigned long long)o->max_split_size_mb,
 					(unsigned long long)o->large_segment_size_mb);
 	if (o->gc_threshold >= 1)
-		return gp_allocator_why(a, -EINVAL, "garbage_collection_threshold=1: expected a "
+		return gp_allocator_why(a, -EINVAL,
+					"garbage_collection_threshold=1: expected a "
 					"number below 1, such as 0.8");
 	if (o->limit && o->memory_fraction < 1)
-		return gp_allocator_why(a, -EINVAL, "limit and per_process_memory_fraction are two "
+		return gp_allocator_why(a, -EINVAL,
+					"limit and per_process_memory_fraction are two "
 					"ways to say the same: expected one of them");
 	return 0;
 }

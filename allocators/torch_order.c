@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch_order: see torch_order.h. Trees are cut and joined from the top down, after what they are keyed
- * by, so that no block needs a link to its parent.
+ * torch_order: see torch_order.h. Trees are cut and joined from the top down, so that no block
+ * needs a link to its parent.
  */
 #include "torch_order.h"
 
@@ -73,8 +73,8 @@ void torch_order_insert(struct torch_order *s, struct torch_block *blocks, uint3
 	uint32_t *link = &s->root[bin], *left = &blocks[n].left, *right = &blocks[n].right;
 
 	while (*link && order_rank(*link) > rank)
-		link = order_is_below(&blocks[*link], units, addr) ? &blocks[*link].right :
-								    &blocks[*link].left;
+		link = order_is_below(&blocks[*link], units, addr) ? &blocks[*link].right
+								   : &blocks[*link].left;
 	at = *link;
 	*link = n;
 	while (at) {
@@ -101,8 +101,8 @@ void torch_order_remove(struct torch_order *s, struct torch_block *blocks, uint3
 	uint32_t *link = &s->root[bin];
 
 	while (*link != n)
-		link = order_is_below(&blocks[*link], units, addr) ? &blocks[*link].right :
-								    &blocks[*link].left;
+		link = order_is_below(&blocks[*link], units, addr) ? &blocks[*link].right
+								   : &blocks[*link].left;
 	while (left && right) {
 		if (order_rank(left) > order_rank(right)) {
 			*link = left;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch_order: free blocks in the order of size, then address: what a best fit with a fixed rule for
- * ties needs. Nothing is ever allocated: the links are in the blocks (left, right), so that putting
- * a block in cannot fail.
+ * torch_order: free blocks in the order of size, then address: what a best fit with a fixed rule
+ * for ties needs. Nothing is ever allocated: the links are in the blocks (left, right), so that
+ * putting a block in cannot fail.
  *
  * Shape       32 bins for each doubling of the size, a bitmap of those that hold something, and in
  *             each bin a treap: a search tree by (size, address) that is a heap by a hash of the
@@ -19,7 +19,7 @@
 #define TORCH_ORDER_BINS 896 /* of 2^32 units: 32 * (32 - 5 + 1) */
 
 struct torch_order {
-	uint64_t any; /* bit: this word of `full` is not 0 */
+	uint64_t any;                         /* bit: this word of `full` is not 0 */
 	uint64_t full[TORCH_ORDER_BINS / 64]; /* bit: this bin is not empty */
 	uint32_t root[TORCH_ORDER_BINS];
 };

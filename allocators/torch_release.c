@@ -220,8 +220,8 @@ int torch_release_available(struct gp_allocator *a, const struct torch_want *w)
 	n = torch_order_lower(set, s->b.at, key_units, 0);
 	if (n && torch_is_segment(s, n))
 		return torch_release_segment(a, n, &released);
-	n = n ? torch_order_below(set, s->b.at, torch_at(s, n)->units, torch_at(s, n)->addr) :
-		torch_order_below(set, s->b.at, UINT32_MAX, UINT64_MAX);
+	n = n ? torch_order_below(set, s->b.at, torch_at(s, n)->units, torch_at(s, n)->addr)
+	      : torch_order_below(set, s->b.at, UINT32_MAX, UINT64_MAX);
 	while (n && !r && released < key) {
 		struct torch_block b = *torch_at(s, n);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch_segment: how the model of PyTorch's allocator gets memory from the device: ordinary segments,
- * one reservation each, and expandable ones, an address range of which pages are mapped as they are
- * needed:
+ * torch_segment: how the model of PyTorch's allocator gets memory from the device: ordinary
+ * segments, one reservation each, and expandable ones, an address range of which pages are mapped
+ * as they are needed:
  *
  *   | used | free |  used  |          unmapped          |
  *   |  page  |  page  | page |  no pages                 |
@@ -222,8 +222,8 @@ static int torch_expand(struct gp_allocator *a, const struct torch_want *w, uint
 		r = torch_map(a, out, gp_min_u64(torch_bytes(torch_at(s, *out)), w->size));
 	while (!r && torch_bytes(torch_at(s, *out)) < w->size) {
 		const struct torch_block *b = torch_at(s, *out);
-		uint64_t more = gp_min_u64(w->size - torch_bytes(b),
-					   torch_bytes(torch_at(s, b->next)));
+		uint64_t more =
+			gp_min_u64(w->size - torch_bytes(b), torch_bytes(torch_at(s, b->next)));
 
 		*out = b->next;
 		r = torch_map(a, out, more);

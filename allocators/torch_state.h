@@ -19,13 +19,13 @@
 #include "torch_order.h"
 #include "torch.h"
 
-#define TORCH_MIN_BLOCK    UINT64_C(512) /* kMinBlockSize */
-#define TORCH_SMALL_SIZE   (1 * GP_MIB)  /* kSmallSize: up to it, the small pool */
-#define TORCH_SMALL_BUFFER (2 * GP_MIB)  /* kSmallBuffer: segment of the small pool */
-#define TORCH_MIN_LARGE    (10 * GP_MIB) /* kMinLargeAlloc: below it, a shared segment */
-#define TORCH_ROUND_LARGE  (2 * GP_MIB)  /* kRoundLarge: granularity of large segments */
-#define TORCH_DIVISIONS    16            /* kRoundUpPowerOfTwoIntervals: 1 MiB .. 32 GiB */
-#define TORCH_RANGE_MAX    (2047 * GP_GIB) /* of an expandable segment, for a block is below 2 TiB */
+#define TORCH_MIN_BLOCK    UINT64_C(512)   /* kMinBlockSize */
+#define TORCH_SMALL_SIZE   (1 * GP_MIB)    /* kSmallSize: up to it, the small pool */
+#define TORCH_SMALL_BUFFER (2 * GP_MIB)    /* kSmallBuffer: segment of the small pool */
+#define TORCH_MIN_LARGE    (10 * GP_MIB)   /* kMinLargeAlloc: below it, a shared segment */
+#define TORCH_ROUND_LARGE  (2 * GP_MIB)    /* kRoundLarge: granularity of large segments */
+#define TORCH_DIVISIONS    16              /* kRoundUpPowerOfTwoIntervals: 1 MiB .. 32 GiB */
+#define TORCH_RANGE_MAX    (2047 * GP_GIB) /* of an expandable segment: a block is < 2 TiB */
 
 enum torch_kind {
 	TORCH_SMALL,
@@ -35,9 +35,9 @@ enum torch_kind {
 
 struct torch_lane {
 	struct torch_order free;
-	uint32_t holes;          /* the first, by address */
+	uint32_t holes; /* the first, by address */
 	uint32_t stream;
-	uint16_t pool, number;    /* index in pools; in lanes */
+	uint16_t pool, number; /* index in pools; in lanes */
 };
 
 struct torch_pool {

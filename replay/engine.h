@@ -27,6 +27,7 @@
 #include "allocators/allocator.h"
 #include "hist.h"
 #include "trace.h"
+#include "verify.h"
 
 enum gp_reason {
 	GP_REASON_OVER_CAPACITY, /* live + this > capacity: no allocator could            */
@@ -120,6 +121,10 @@ struct gp_run {
 	struct gp_window *windows;
 	size_t n_windows;
 	uint64_t curve_ns; /* what following the curve took, without the audits at its end */
+
+	/* --verify-recording: what was compared with the recording (verify.h). */
+	bool verified;
+	struct gp_verify verify;
 
 	/* --pace: how late calls started, and response time (from the deadline to the end). */
 	bool paced;

@@ -208,6 +208,15 @@ static json_t *file_name(const char *label, const char *suffix)
 	return text(name);
 }
 
+static json_t *report_verify(const struct gp_verify *v)
+{
+	return json_pack("{s:o, s:o, s:o}", "compared", whole(v->compared), "matched",
+			 whole(v->matched), "first_divergence",
+			 v->diverged ? json_pack("{s:o, s:o}", "event", whole(v->first_event),
+						 "what", text(v->first))
+				     : json_null());
+}
+
 /* What only some runs have. */
 static int report_extras(json_t *object, const struct gp_run *run)
 {
@@ -215,6 +224,8 @@ static int report_extras(json_t *object, const struct gp_run *run)
 
 	if (run->status == GP_STATUS_ERROR)
 		r |= json_object_set_new(object, "why", text(run->why));
+	if (run->verified)
+		r |= json_object_set_new(object, "recording", report_verify(&run->verify));
 	if (run->threads)
 		r |= json_object_set_new(object, "threads", whole(run->threads));
 	if (run->paced) {

@@ -25,7 +25,7 @@ static void expect_op(const struct gp_program *p, size_t i, enum gp_action actio
 	assert_true(i < p->n_ops);
 	assert_int_equal(p->ops[i].action, action);
 	assert_int_equal(p->ops[i].event, event);
-	if (action == GP_ACTION_ALLOC || action == GP_ACTION_FREE)
+	if (action == GP_ACTION_ALLOC || gp_action_frees((uint8_t)action))
 		assert_int_equal(p->ops[i].id, id);
 }
 
@@ -60,6 +60,25 @@ static void deferred_free_happens_at_its_reclaim(void **state)
 	expect_op(&p, 0, GP_ACTION_ALLOC, 0, 0);
 	expect_op(&p, 1, GP_ACTION_ALLOC, 2, 4);
 	expect_op(&p, 2, GP_ACTION_FREE, 0, 5);
+	gp_program_fini(&p);
+	gp_trace_destroy(t);
+}
+
+static void deferring_allocators_hear_of_both(void **state)
+{
+	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 512), ALLOC(.id = 2, .size = 0),
+				      FREE(.id = 1), FREE(.id = 2), ALLOC(.id = 3, .size = 8),
+				      RECLAIM(.id = 1), RECLAIM(.id = 2), FREE(.id = 3));
+	struct gp_program p;
+
+	(void)state;
+	assert_int_equal(gp_program_compile_deferring(t, &p), 0);
+	assert_int_equal(p.n_ops, 5);
+	expect_op(&p, 0, GP_ACTION_ALLOC, 0, 0);
+	expect_op(&p, 1, GP_ACTION_DEFER, 0, 2);
+	expect_op(&p, 2, GP_ACTION_ALLOC, 2, 4);
+	expect_op(&p, 3, GP_ACTION_COMPLETE, 0, 5);
+	expect_op(&p, 4, GP_ACTION_FREE, 2, 7);
 	gp_program_fini(&p);
 	gp_trace_destroy(t);
 }
@@ -168,6 +187,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_calls_are_compiled),
 		cmocka_unit_test(deferred_free_happens_at_its_reclaim),
+		cmocka_unit_test(deferring_allocators_hear_of_both),
 		cmocka_unit_test(request_is_resolved),
 		cmocka_unit_test(empty_trace),
 		cmocka_unit_test(blocks_are_dealt_round),

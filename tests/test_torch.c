@@ -15,9 +15,11 @@
 
 #include "allocators/torch.h"
 #include "allocators/torch_conf.h"
+#include "replay/engine.h"
+#include "trace_of.h"
 
-#define MIB GP_MIB
-#define CAPACITY (1024 * GP_MIB)
+#define MIB       GP_MIB
+#define CAPACITY  (1024 * GP_MIB)
 #define ENDED_MAX 8
 
 struct torch_pool {
@@ -387,7 +389,8 @@ static void other_streams_hold_memory(void **state)
 	assert_int_equal(request(&p, (struct gp_request){ .size = 4 * MIB, .stream = 1 }, &b),
 			 GP_NOMEM);
 	give(&p, a);
-	assert_int_equal(request(&p, (struct gp_request){ .size = 512, .stream = 1 }, &b), GP_NOMEM);
+	assert_int_equal(request(&p, (struct gp_request){ .size = 512, .stream = 1 }, &b),
+			 GP_NOMEM);
 	close_pool(&p);
 }
 
@@ -487,6 +490,47 @@ static void threads_do_not_defer(void **state)
 	close_pool(&p);
 }
 
+/* The engine's passes: block 1 is freed while another stream uses it, the flush of block 3 ends
+ * that early, and its recorded end comes when its address has long been block 3's. */
+static void replay_follows_deferred_frees(void **state)
+{
+	static const char *const wraps[] = { "check", "fault" };
+	struct gp_trace *t = TRACE_OF(
+		ALLOC(.id = 1, .size = 20 * MIB), ALLOC(.id = 2, .size = 512), FREE(.id = 1),
+		ALLOC(.id = 3, .size = 20 * MIB), RECLAIM(.id = 1), FREE(.id = 3),
+		ALLOC(.id = 4, .size = 16 * MIB), FREE(.id = 4), SYNC(), RECLAIM(.id = 4),
+		FREE(.id = 2), ALLOC(.id = 5, .size = 512), FREE(.id = 5));
+	struct gp_engine_config cfg = { .device = "sim",
+					.device_config.capacity = 64 * MIB,
+					.passes = GP_PASS_ALL,
+					.repeat = 2,
+					.wraps = wraps };
+	struct gp_run *run = NULL;
+	char why[200] = "";
+
+	(void)state;
+	for (cfg.n_wraps = 0; cfg.n_wraps <= 2; cfg.n_wraps++) {
+		struct gp_run *r = NULL;
+
+		if (gp_engine_run(t, "torch:limit=22MiB", &cfg, &r, why, sizeof(why)))
+			fail_msg("%s", why);
+		assert_string_equal(r->why, "");
+		assert_int_equal(r->status, GP_STATUS_OK);
+		assert_int_equal(r->failures.count, 0);
+		assert_int_equal(r->memory.peak_reserved, 22 * MIB);
+		assert_int_equal(r->driver.syncs, 2); /* the flush, and the recorded one */
+		gp_run_destroy(r);
+	}
+	/* On threads a deferred block is freed at its reclaim, and block 3 has no room. */
+	cfg.threads = 2;
+	cfg.n_wraps = 0;
+	assert_int_equal(gp_engine_run(t, "torch:limit=22MiB", &cfg, &run, why, sizeof(why)), 0);
+	assert_string_equal(run->why, "");
+	assert_int_equal(run->failures.count, 1);
+	gp_run_destroy(run);
+	gp_trace_destroy(t);
+}
+
 /* ---- private pools ---- */
 
 static void pools_are_apart(void **state)
@@ -496,7 +540,8 @@ static void pools_are_apart(void **state)
 
 	(void)state;
 	open_pool(&p, "torch");
-	assert_int_equal(request(&p, (struct gp_request){ .size = 12 * MIB, .pool = 1 }, &graph), 0);
+	assert_int_equal(request(&p, (struct gp_request){ .size = 12 * MIB, .pool = 1 }, &graph),
+			 0);
 	give(&p, graph);
 	assert_true(must(&p, 12 * MIB) != graph);
 	assert_int_equal(gp_trim(p.a, 0, NULL), 0);
@@ -601,8 +646,9 @@ static void conf_becomes_a_spec(void **state)
 		{ NULL, "roundup_power2_divisions:8", "torch:roundup_power2_divisions=8" },
 		{ NULL, "per_process_memory_fraction:0.5,large_segment_size_mb:64",
 		  "torch:per_process_memory_fraction=0.5,large_segment_size_mb=64" },
-		{ NULL, "backend:native,pinned_use_cuda_host_register:True,"
-			"pinned_num_register_threads:8,max_split_size_mb:64",
+		{ NULL,
+		  "backend:native,pinned_use_cuda_host_register:True,"
+		  "pinned_num_register_threads:8,max_split_size_mb:64",
 		  "torch:max_split_size_mb=64" },
 		{ NULL, "max_split_size_mb:64,", "torch:max_split_size_mb=64" },
 	};
@@ -623,8 +669,9 @@ static void conf_becomes_a_spec(void **state)
 static void bad_conf_is_refused(void **state)
 {
 	static const struct conf_case cases[] = {
-		{ NULL, "max_split_sise_mb:64", "Unrecognized CachingAllocator option: "
-						"max_split_sise_mb, did you mean max_split_size_mb?" },
+		{ NULL, "max_split_sise_mb:64",
+		  "Unrecognized CachingAllocator option: "
+		  "max_split_sise_mb, did you mean max_split_size_mb?" },
 		{ NULL, "foo:1", "Unrecognized CachingAllocator option: foo" },
 		{ NULL, "max_split_size_mb", "expected : after" },
 		{ NULL, "max_split_size_mb:", "Error, expecting max_split_size_mb value" },
@@ -635,8 +682,9 @@ static void bad_conf_is_refused(void **state)
 		{ NULL, "max_split_size_mb:[64]", "no list" },
 		{ NULL, "max_non_split_rounding_mb:10", "too small, must be >= 20" },
 		{ NULL, "large_segment_size_mb:10", "too small, must be >= 11" },
-		{ NULL, "expandable_segments:true", "Expected a single True/False argument for "
-						    "expandable_segments" },
+		{ NULL, "expandable_segments:true",
+		  "Expected a single True/False argument for "
+		  "expandable_segments" },
 		{ NULL, "expandable_segments:1", "True/False" },
 		{ NULL, "garbage_collection_threshold:0", "set it in (0.0, 1.0)" },
 		{ NULL, "garbage_collection_threshold:1.0", "set it in (0.0, 1.0)" },
@@ -674,8 +722,9 @@ static void idle_settings_are_noted(void **state)
 	assert_non_null(strstr(out.notes, "pinned_num_register_threads"));
 	assert_int_equal(gp_torch_conf_parse(NULL, "garbage_collection_threshold:0.5", &out), 0);
 	assert_non_null(strstr(out.notes, "without a memory limit"));
-	assert_int_equal(gp_torch_conf_parse("torch:limit=1GiB", "garbage_collection_threshold:0.5",
-					     &out), 0);
+	assert_int_equal(
+		gp_torch_conf_parse("torch:limit=1GiB", "garbage_collection_threshold:0.5", &out),
+		0);
 	assert_string_equal(out.notes, "");
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
@@ -700,6 +749,7 @@ int main(void)
 		cmocka_unit_test(flush_completes_in_order),
 		cmocka_unit_test(lookup_after_flush_is_a_quirk),
 		cmocka_unit_test(threads_do_not_defer),
+		cmocka_unit_test(replay_follows_deferred_frees),
 		cmocka_unit_test(pools_are_apart),
 		cmocka_unit_test(bad_settings_are_refused),
 		cmocka_unit_test(fraction_is_a_limit),

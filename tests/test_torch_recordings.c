@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_torch_recordings [SPEC TRACE [POOLS]]: the model of PyTorch's allocator against recordings of
- * the real one. An oracle stands for the device: it gives each new segment the recorded address, so
- * that every difference is the model's. Compared: the address of every allocation, and all that the
- * recording says of the driver (segments taken, given back, mapped, unmapped; out of memory), in
+ * test_torch_recordings [SPEC TRACE [POOLS]]: the model of PyTorch's allocator against recordings
+ * of the real one. An oracle stands for the device: it gives each new segment the recorded address,
+ * so that every difference is the model's. Compared: the address of every allocation, and all that
+ * the recording says of the driver (segments taken, given back, mapped, unmapped; out of memory), in
  * order. Without arguments: the recordings of the project. POOLS tells private pools apart: lines
- * "ADDRESS BYTES NUMBER" of the segments that belong to one at the end; a segment that is given back
- * before is taken for one of the default pool.
+ * "ADDRESS BYTES NUMBER" of the segments that belong to one at the end; a segment that is given
+ * back before is taken for one of the default pool.
  *
  * What a recording does not say is worked out:
  *   which ends of deferred frees an allocation saw and which a flush inside it brought about: those
@@ -26,7 +26,7 @@
 #include "allocators/torch.h"
 #include "replay/trace.h"
 
-#define FRESH (UINT64_C(1) << 46) /* addresses that no recording has */
+#define FRESH     (UINT64_C(1) << 46) /* addresses that no recording has */
 #define POOLS_MAX 1024
 
 struct happening {
@@ -193,9 +193,9 @@ static size_t request_after(const struct verifier *v, size_t i)
 		i++;
 	if (i == v->trace->n_events)
 		return SIZE_MAX;
-	return v->trace->events[i].op == GP_OP_ALLOC || v->trace->events[i].op == GP_OP_OOM ?
-		       i :
-		       SIZE_MAX;
+	return v->trace->events[i].op == GP_OP_ALLOC || v->trace->events[i].op == GP_OP_OOM
+		       ? i
+		       : SIZE_MAX;
 }
 
 static void find_pool_segments(const struct gp_trace *t)
@@ -218,7 +218,8 @@ static void replay_alloc(struct verifier *v, size_t i)
 {
 	const struct gp_event *e = &v->trace->events[i];
 	bool oom = e->op == GP_OP_OOM;
-	struct gp_request req = { .size = e->size, .stream = v->stream[e->stream],
+	struct gp_request req = { .size = e->size,
+				  .stream = v->stream[e->stream],
 				  .pool = oom ? 0 : pool_of(v->trace, i) };
 	struct gp_block block = { 0, 0 };
 	int r = gp_alloc(v->a, &req, &block);
@@ -274,8 +275,8 @@ static size_t replay_reclaims(struct verifier *v, size_t i)
 	}
 	/* The flush ends the others itself, in this order. */
 	for (; i < end; i++)
-		assert_int_equal(gp_defer(v->a, v->addr[v->trace->events[i].id],
-					  v->trace->events[i].id), 0);
+		assert_int_equal(
+			gp_defer(v->a, v->addr[v->trace->events[i].id], v->trace->events[i].id), 0);
 	return end;
 }
 
@@ -318,9 +319,10 @@ static size_t replay_driver(struct verifier *v, size_t i)
 		const struct gp_event *e = &v->trace->events[i];
 
 		if (is_driver(v->trace, i))
-			happen(&v->recorded, (struct happening){
-				e->op, v->stream[e->stream],
-				e->op == GP_OP_OOM ? 0 : v->trace->addrs[i], e->size });
+			happen(&v->recorded,
+			       (struct happening){ e->op, v->stream[e->stream],
+						   e->op == GP_OP_OOM ? 0 : v->trace->addrs[i],
+						   e->size });
 	}
 	return end;
 }
@@ -486,7 +488,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest given[] = { cmocka_unit_test(given_recording_is_reproduced) };
 	const struct CMUnitTest committed[] = {
-		RECORDING("llm_train"), RECORDING("llm_serve"), RECORDING("vision_train"),
+		RECORDING("llm_train"), RECORDING("llm_serve"),    RECORDING("vision_train"),
 		RECORDING("diffusion"), RECORDING("multi_stream"),
 	};
 

@@ -14,6 +14,7 @@
 #include "cli.h"
 #include "replay/atomic_file.h"
 #include "replay/report.h"
+#include "replay/verify.h"
 #include "replay_list.h"
 #include "replay_setup.h"
 #include "replay_table.h"
@@ -59,6 +60,28 @@ static int judge(const struct replay *r, const struct gp_run *run)
 	return CLI_OK;
 }
 
+/* --verify-recording */
+static int verify(const struct replay *r, const struct gp_trace *trace, struct gp_run *run)
+{
+	const struct gp_engine_config *engine = &r->setup.engine;
+	struct gp_verify *v = &run->verify;
+	char why[256] = "";
+	int err;
+
+	if (!r->options.verify || !replay_is_torch(run->spec))
+		return CLI_OK;
+	err = gp_verify_recording(trace, run->spec, engine->device_config.capacity, v, why,
+				  sizeof(why));
+	if (err) {
+		cli_error("%s: %s", run->spec, why);
+		return CLI_USAGE;
+	}
+	run->verified = true;
+	if (v->diverged)
+		cli_error("%s: differs from the recording: %s", run->spec, v->first);
+	return v->diverged ? CLI_FAILED : CLI_OK;
+}
+
 /* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */
 static int run_all(struct replay *r, struct gp_report *report)
 {
@@ -80,6 +103,7 @@ static int run_all(struct replay *r, struct gp_report *report)
 		}
 		report->runs[report->n_runs++] = run;
 		code = graver(code, judge(r, run));
+		code = graver(code, verify(r, report->trace, run));
 	}
 	report->partial = is_interrupted(r);
 	return code;

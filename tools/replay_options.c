@@ -177,6 +177,8 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 		o->fail_on_oom = true;
 	else if (strcmp(name, "list") == 0)
 		o->list = true;
+	else if (strcmp(name, "verify-recording") == 0)
+		o->verify = true;
 	else
 		cli_set_quiet(true);
 	return true;
@@ -186,6 +188,8 @@ static const struct cli_option options[] = {
 	{ "alloc", "NAME[:key=value,...]", "on this allocator (repeatable; all: the default)",
 	  parse_alloc },
 	{ "conf", "KEY:VALUE,...", "PYTORCH_CUDA_ALLOC_CONF, for each --alloc=torch", parse_conf },
+	{ "verify-recording", NULL, "hold each --alloc=torch against the recorded addresses",
+	  parse_flag },
 	{ "wrap", "NAME[:key=value,...]", "put a decorator around each (repeatable)", parse_wrap },
 	{ "check", NULL, "as --wrap=check: find overlaps and leaks", parse_wrap },
 	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
@@ -221,7 +225,7 @@ static const struct cli_program program = {
 		"Exit: 0 done, 1 a check failed, 2 usage or input, 3 device, 130 interrupted.\n",
 };
 
-static bool is_torch(const char *spec)
+bool replay_is_torch(const char *spec)
 {
 	return strncmp(spec, "torch", 5) == 0 && (!spec[5] || spec[5] == ':');
 }
@@ -255,7 +259,7 @@ static bool apply_conf(struct replay_options *o)
 		return false;
 	}
 	for (size_t i = 0; i < o->n_specs; i++) {
-		if (!is_torch(o->specs[i]))
+		if (!replay_is_torch(o->specs[i]))
 			continue;
 		any = true;
 		if (!apply_conf_to(o, i))
@@ -264,6 +268,14 @@ static bool apply_conf(struct replay_options *o)
 	if (!any)
 		cli_error("--conf: expected --alloc=torch with it");
 	return any;
+}
+
+static bool any_torch(const struct replay_options *o)
+{
+	for (size_t i = 0; i < o->n_specs; i++)
+		if (replay_is_torch(o->specs[i]))
+			return true;
+	return false;
 }
 
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands)
@@ -286,8 +298,12 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 		cli_error("--pace: expected without --threads: pace is kept on one thread");
 		return CLI_USAGE;
 	}
-	if (o->n_specs == 0 && !append_all(o))
+	if (o->n_specs == 0 && !(o->verify ? append(&o->specs, &o->n_specs, "torch") : append_all(o)))
 		return CLI_USAGE;
+	if (o->verify && !any_torch(o)) {
+		cli_error("--verify-recording: expected --alloc=torch with it");
+		return CLI_USAGE;
+	}
 	if (o->conf && !apply_conf(o))
 		return CLI_USAGE;
 	return -1;

@@ -32,8 +32,11 @@ struct replay_options {
 	uint64_t repeat, windows, threads;
 	double pace; /* 0: as fast as possible */
 	bool stop_on_oom, fail_on_oom, list;
+	bool verify; /* each `torch` against what the trace recorded */
 };
 
+/* Is it the model of PyTorch's allocator? */
+bool replay_is_torch(const char *spec);
 /* Parses argv into *o: -1 to go on, with the operands in argv[0..*n_operands-1]; else the exit
  * code. Call replay_options_fini either way. */
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands);
