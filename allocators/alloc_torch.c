@@ -95,7 +95,7 @@ static uint32_t torch_find(struct torch *s, const struct torch_want *w)
 
 	if (GP_UNLIKELY(torch_gc_armed(s)))
 		s->pools[w->lane->pool].calls++;
-	n = torch_order_lower(&w->lane->free, s->b.at, (uint32_t)(w->size >> TORCH_LG_UNIT), 0);
+	n = torch_order_lower(&w->lane->free, s->b.at, torch_units(w->size), 0);
 	if (!n)
 		return TORCH_NIL;
 	if (s->opt.expandable)
@@ -126,8 +126,7 @@ static int torch_out_of_memory(struct torch *s, const struct torch_want *w)
 	torch_tell(s, GP_TORCH_OOM, (struct gp_range){ 0, w->size }, w->lane->stream);
 	for (uint32_t i = 0; i < pool->n_lanes; i++)
 		if (pool->lanes[i] && pool->lanes[i] != w->lane &&
-		    torch_order_lower(&pool->lanes[i]->free, s->b.at,
-				      (uint32_t)(w->size >> TORCH_LG_UNIT), 0))
+		    torch_order_lower(&pool->lanes[i]->free, s->b.at, torch_units(w->size), 0))
 			return GP_HELD;
 	return GP_NOMEM;
 }
@@ -188,8 +187,6 @@ static int torch_want(struct torch *s, const struct gp_request *req, struct torc
 	w->size = torch_round(s, req->size);
 	if (GP_UNLIKELY(req->lg_align > LG_MIN_BLOCK))
 		return GP_REFUSED; /* PyTorch has no such request */
-	if (GP_UNLIKELY(w->size > TORCH_RANGE_MAX))
-		return GP_NOMEM;
 	w->segment_size = torch_segment_size(s, w->size);
 	return torch_lane_for(s, req, w->size > TORCH_SMALL_SIZE ? TORCH_LARGE : TORCH_SMALL,
 			      &w->lane);

@@ -55,4 +55,15 @@ bool gp_torch_sizes(const struct gp_allocator *a, uint64_t size, uint64_t *round
  * cannot have seen. */
 uint64_t gp_torch_freed_size(const struct gp_allocator *a, uint64_t addr);
 
+/* What is free on one stream in one pool. */
+struct gp_torch_lane {
+	uint32_t stream;
+	uint8_t pool; /* 0; else the private pool */
+	bool large;   /* for requests above 1 MiB */
+	uint64_t free_blocks, free_bytes, largest_bytes;
+};
+
+/* The i-th of them, which are numbered from 0; false: there are no more. */
+bool gp_torch_lane_at(const struct gp_allocator *a, size_t i, struct gp_torch_lane *out);
+
 #endif

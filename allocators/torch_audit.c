@@ -162,3 +162,30 @@ int torch_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	}
 	return r;
 }
+
+bool gp_torch_lane_at(const struct gp_allocator *a, size_t i, struct gp_torch_lane *out)
+{
+	const struct torch_lane *lane;
+	const struct torch *s;
+	uint32_t n;
+
+	while (a->ops->caps & GP_CAP_DECORATOR)
+		a = a->inner;
+	s = a->ops->walk == torch_walk ? gp_state(a) : NULL;
+	if (!s || i >= s->n_lanes)
+		return false;
+	lane = s->lanes[i];
+	*out = (struct gp_torch_lane){
+		.stream = lane->stream,
+		.pool = (uint8_t)(lane->pool / TORCH_KINDS),
+		.large = torch_is_large(lane),
+	};
+	n = torch_order_first(&lane->free, s->b.at);
+	for (; n; n = torch_order_behind(&lane->free, s->b.at, torch_at(s, n)->units,
+					 torch_at(s, n)->addr)) {
+		out->free_blocks++;
+		out->free_bytes += torch_bytes(torch_at(s, n));
+		out->largest_bytes = torch_bytes(torch_at(s, n)); /* in the order of sizes */
+	}
+	return true;
+}

@@ -212,12 +212,11 @@ int torch_release_available(struct gp_allocator *a, const struct torch_want *w)
 	struct torch *s = gp_state(a);
 	const struct torch_order *set = &w->lane->free;
 	uint64_t key = gp_max_u64(w->size, s->max_split), released = 0;
-	uint32_t key_units = (uint32_t)gp_min_u64(key >> TORCH_LG_UNIT, UINT32_MAX), n;
+	uint32_t n = torch_order_lower(set, s->b.at, torch_units(key), 0);
 	int r = 0;
 
 	if (s->max_split == UINT64_MAX)
 		return GP_NOMEM;
-	n = torch_order_lower(set, s->b.at, key_units, 0);
 	if (n && torch_is_segment(s, n))
 		return torch_release_segment(a, n, &released);
 	n = n ? torch_order_below(set, s->b.at, torch_at(s, n)->units, torch_at(s, n)->addr)

@@ -276,7 +276,7 @@ int torch_grow(struct gp_allocator *a, const struct torch_want *w, uint32_t *out
 	const struct torch *s = gp_state(a);
 
 	/* Of expandable segments too, though that asks for more than it will map. */
-	if (s->reserved_bytes + w->segment_size > s->limit)
+	if (s->reserved_bytes + w->segment_size > s->limit || w->size > TORCH_RANGE_MAX)
 		return GP_NOMEM;
 	return s->opt.expandable ? torch_expand(a, w, out) : torch_new_segment(a, w, out);
 }

@@ -104,6 +104,12 @@ static inline struct torch_block *torch_at(const struct torch *s, uint32_t n)
 	return &s->b.at[n];
 }
 
+/* What a block of that size has at least; for a size above all, what no block has. */
+static inline uint32_t torch_units(uint64_t size)
+{
+	return (uint32_t)gp_min_u64(size >> TORCH_LG_UNIT, UINT32_MAX);
+}
+
 static inline struct torch_lane *torch_lane_of(const struct torch *s, const struct torch_block *b)
 {
 	return s->lanes[b->lane];
@@ -135,7 +141,7 @@ void torch_take(struct torch *s, uint32_t n);
  * for a block is there. */
 static inline uint32_t torch_cut(struct torch *s, uint32_t n, uint64_t bytes)
 {
-	return torch_block_cut(&s->b, n, (uint32_t)(bytes >> TORCH_LG_UNIT));
+	return torch_block_cut(&s->b, n, torch_units(bytes));
 }
 
 /* The same, after it has taken in its neighbours of that state. */

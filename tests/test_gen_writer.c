@@ -145,8 +145,10 @@ static void test_full_disk(void **state)
 	char why[256];
 
 	(void)state;
-	if (access("/dev/full", W_OK) != 0)
-		skip();
+	if (access("/dev/full", W_OK) != 0) {
+		print_message("# no /dev/full here\n");
+		return;
+	}
 	set(&g, "count", 1000000);
 	assert_int_equal(
 		gen_writer_create("/dev/full", GEN_JSONL, false, &g.writer, why, sizeof(why)), 0);

@@ -394,6 +394,23 @@ static void other_streams_hold_memory(void **state)
 	close_pool(&p);
 }
 
+/* A request that no card has memory for goes through the same steps. */
+static void hopeless_requests_flush_too(void **state)
+{
+	struct torch_pool p;
+	uint64_t addr;
+
+	(void)state;
+	for (uint64_t size = 2 * CAPACITY; size <= GP_SIZE_MAX; size *= 16) {
+		open_pool(&p, "torch");
+		give(&p, must(&p, 20 * MIB));
+		assert_int_equal(request(&p, (struct gp_request){ .size = size }, &addr), GP_NOMEM);
+		assert_int_equal(reserved(&p), 0);
+		assert_true(stats(&p).num_ooms == 1 && stats(&p).num_alloc_retries == 1);
+		close_pool(&p);
+	}
+}
+
 /* ---- deferred frees ---- */
 
 static void deferred_blocks_stay_until_complete(void **state)
@@ -745,6 +762,7 @@ int main(void)
 		cmocka_unit_test(oversize_blocks_make_room),
 		cmocka_unit_test(oversize_blocks_stay_whole),
 		cmocka_unit_test(other_streams_hold_memory),
+		cmocka_unit_test(hopeless_requests_flush_too),
 		cmocka_unit_test(deferred_blocks_stay_until_complete),
 		cmocka_unit_test(flush_completes_in_order),
 		cmocka_unit_test(lookup_after_flush_is_a_quirk),

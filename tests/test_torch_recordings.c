@@ -3,8 +3,8 @@
  * test_torch_recordings [SPEC TRACE [POOLS]]: the model of PyTorch's allocator against recordings
  * of the real one. An oracle stands for the device: it gives each new segment the recorded address,
  * so that every difference is the model's. Compared: the address of every allocation, and all that
- * the recording says of the driver (segments taken, given back, mapped, unmapped; out of memory), in
- * order. Without arguments: the recordings of the project. POOLS tells private pools apart: lines
+ * the recording says of the driver (segments taken, given back, mapped, unmapped; out of memory),
+ * in order. Without arguments: the recordings of the project. POOLS tells private pools apart: lines
  * "ADDRESS BYTES NUMBER" of the segments that belong to one at the end; a segment that is given
  * back before is taken for one of the default pool.
  *
@@ -388,9 +388,16 @@ static size_t same_happenings(const struct verifier *v)
 static void show(const struct verifier *v, const char *spec, const char *path)
 {
 	size_t same = same_happenings(v);
+	struct gp_torch_stats s = { 0 };
 
 	print_message("# %s %s: %zu of %zu addresses, %zu of %zu driver events (model: %zu)\n",
 		      path, spec, v->matched, v->compared, same, v->recorded.n, v->model.n);
+	gp_torch_stats(v->a, &s);
+	print_message("# num_alloc_retries %" PRIu64 " num_ooms %" PRIu64
+		      " num_device_alloc %" PRIu64 " num_device_free %" PRIu64
+		      " num_sync_all_streams %" PRIu64 "\n",
+		      s.num_alloc_retries, s.num_ooms, s.num_device_alloc, s.num_device_free,
+		      s.num_sync_all_streams);
 	if (v->matched < v->compared)
 		print_message("# first other address: event %zu\n", v->first);
 	for (size_t i = same; i < same + 3; i++) {

@@ -150,11 +150,13 @@ int gp_torch_text(struct gp_torch *s, const char *text, size_t n, uint64_t *out)
 					       "more than %u different names, expected fewer",
 					       GP_TORCH_TEXTS_MAX);
 	r = gp_torch_reserve(&s->texts, s->n_texts, &s->texts_capacity, sizeof(*s->texts));
-	copy = r ? NULL : strndup(text, n);
+	copy = r ? NULL : malloc(n + 1);
 	if (!copy || gp_id_map_put(&s->text_map, h, (uint32_t)s->n_texts)) {
 		free(copy);
 		return -ENOMEM;
 	}
+	memcpy(copy, text, n);
+	copy[n] = '\0';
 	*out = s->n_texts;
 	s->texts[s->n_texts++] = copy;
 	return 0;
