@@ -20,7 +20,7 @@ TEXT
 
 case ${1:-} in -h | --help) usage && exit 0 ;; esac
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=${1:-$root/build-release} out=${2:-$root/results/local}
+build=$(realpath -m "${1:-$root/build-release}") out=$(realpath -m "${2:-$root/results/local}")
 shift $(($# < 2 ? $# : 2))
 jobs=("$@")
 [ $# -gt 0 ] || jobs=(llm churn_1MiB churn_256B)
@@ -33,12 +33,14 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# job NAME TRACE OPTION...: the same replay on both devices
+# job NAME FOLDER TRACE OPTION...: the same replay on both devices; results name the trace as it is
+# called in its folder
 job() {
-  local name=$1 trace=$2 device
+  local name=$1 trace=$3 device
+  cd "$2"
   for device in cuda sim; do
     printf '\n== %s on %s\n' "$name" "$device"
-    "$replay" --device=$device --alloc=all --out="$out/$name/$device" "${@:3}" "$trace"
+    "$replay" --device=$device --alloc=all --windows=400 --out="$out/$name/$device" "${@:4}" "$trace"
     if command -v gnuplot >/dev/null; then
       "$plot" "$out/$name/$device"
     fi
@@ -48,15 +50,15 @@ job() {
 for name in "${jobs[@]}"; do
   case $name in
     llm)
-      job llm "$root/traces/llm.json" --repeat=9
+      job llm "$root" traces/llm.json --repeat=9
       ;;
     churn_1MiB)
       "$gen" churn --count=1000 --size=1MiB --output="$scratch/churn_1MiB.jsonl"
-      job churn_1MiB "$scratch/churn_1MiB.jsonl" --repeat=9
+      job churn_1MiB "$scratch" churn_1MiB.jsonl --repeat=9
       ;;
     churn_256B)
       "$gen" churn --count=1000000 --size=256 --output="$scratch/churn_256B.jsonl"
-      job churn_256B "$scratch/churn_256B.jsonl" --repeat=1
+      job churn_256B "$scratch" churn_256B.jsonl --repeat=1
       ;;
     *)
       printf 'gpu-run.sh: unknown job "%s"\n\n' "$name" >&2
