@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define INDEX_LG_FIRST 8
-#define INDEX_LG_MAX (GP_INDEX_VALUE_BITS + 1)
+#define INDEX_LG_MAX   (GP_INDEX_VALUE_BITS + 1)
 /* Up to here (512 KiB, which the cache next to a core holds) tables are at most an eighth full: a
  * second probe, which is a branch mispredicted, is rare then. */
 #define INDEX_LG_SPARSE 16
@@ -20,7 +20,8 @@ static uint32_t index_room(unsigned lg)
 
 static int index_resize(struct gp_addr_index *ix, unsigned lg)
 {
-	struct gp_addr_index bigger = { .mask = (UINT32_C(1) << lg) - 1, .shift = 64 - lg,
+	struct gp_addr_index bigger = { .mask = (UINT32_C(1) << lg) - 1,
+					.shift = 64 - lg,
 					.room = index_room(lg) };
 
 	bigger.table = calloc((size_t)1 << lg, sizeof(*bigger.table));

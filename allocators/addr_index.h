@@ -21,15 +21,15 @@
 
 #include "base.h"
 
-#define GP_INDEX_NONE UINT32_MAX
+#define GP_INDEX_NONE       UINT32_MAX
 #define GP_INDEX_VALUE_BITS 24
-#define GP_INDEX_VALUE_MAX ((UINT32_C(1) << GP_INDEX_VALUE_BITS) - 1)
-#define GP_INDEX_KEY_MAX ((UINT64_C(1) << 40) - 1)
+#define GP_INDEX_VALUE_MAX  ((UINT32_C(1) << GP_INDEX_VALUE_BITS) - 1)
+#define GP_INDEX_KEY_MAX    ((UINT64_C(1) << 40) - 1)
 
 struct gp_addr_index {
 	uint64_t *table;
-	uint32_t mask;  /* entries - 1 */
-	uint32_t shift; /* 64 - log2 entries */
+	uint32_t mask;    /* entries - 1 */
+	uint32_t shift;   /* 64 - log2 entries */
 	uint32_t n, room; /* keys; most of them before it grows */
 };
 

@@ -24,9 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIXED_NIL UINT32_MAX
+#define FIXED_NIL        UINT32_MAX
 #define FIXED_BLOCKS_MAX (UINT32_C(1) << 28) /* 7 bytes each: 1.9 GiB of tables */
-#define FIXED_SLABS_MAX 4096
+#define FIXED_SLABS_MAX  4096
 /* Without a trace to go by: the classic pool test, 1 024 blocks of 1 MiB. */
 #define FIXED_BLOCK (1 * GP_MIB)
 #define FIXED_COUNT 1024
@@ -56,18 +56,18 @@ struct fixed {
 	struct gp_pool pool;
 
 	struct gp_streams streams;
-	struct gp_allocator *device;  /* raw: where requests are passed on to */
-	struct gp_addr_index pages;   /* page of a slab -> slab */
+	struct gp_allocator *device; /* raw: where requests are passed on to */
+	struct gp_addr_index pages;  /* page of a slab -> slab */
 	struct fixed_slab *slabs;
 	uint32_t n_slabs;
-	uint32_t *next;               /* [block] */
-	uint16_t *stream;             /* [block] last user */
-	uint8_t *state;               /* [block] enum fixed_state */
-	uint32_t *top;                /* [stream] of the stack */
+	uint32_t *next;   /* [block] */
+	uint16_t *stream; /* [block] last user */
+	uint8_t *state;   /* [block] enum fixed_state */
+	uint32_t *top;    /* [stream] of the stack */
 	uint32_t n_tops;
-	uint32_t unused, unused_end;  /* never handed out, in the newest slab */
+	uint32_t unused, unused_end; /* never handed out, in the newest slab */
 	unsigned lg_page;
-	uint64_t magic;               /* divides by the block's size in units of GP_ALIGN */
+	uint64_t magic; /* divides by the block's size in units of GP_ALIGN */
 	uint64_t live;
 };
 
@@ -81,8 +81,8 @@ static uint64_t fixed_slab_bytes(const struct fixed *f)
 static int fixed_index_slab(struct fixed *f, uint32_t slab, struct gp_range range)
 {
 	uint64_t pages = range.size >> f->lg_page;
-	int r = pages > GP_INDEX_VALUE_MAX ? -E2BIG :
-					     gp_addr_index_reserve(&f->pages, (uint32_t)pages);
+	int r = pages > GP_INDEX_VALUE_MAX ? -E2BIG
+					   : gp_addr_index_reserve(&f->pages, (uint32_t)pages);
 
 	for (uint64_t i = 0; i < pages && !r; i++)
 		gp_addr_index_add(&f->pages, (range.addr >> f->lg_page) + i, slab);
@@ -314,8 +314,7 @@ static int fixed_check(const struct gp_allocator *a, FILE *why)
 	}
 	for (uint32_t s = 0; s < f->n_tops; s++)
 		for (uint32_t b = f->top[s]; b != FIXED_NIL; b = f->next[b]) {
-			if (f->state[b] != FIXED_FREE || f->stream[b] != s ||
-			    stacked++ > is_free) {
+			if (f->state[b] != FIXED_FREE || f->stream[b] != s || stacked++ > is_free) {
 				fprintf(why, "fixed: block %u is in the wrong stack\n", b);
 				return -EILSEQ;
 			}
@@ -323,8 +322,8 @@ static int fixed_check(const struct gp_allocator *a, FILE *why)
 	if (live == f->live && stacked == is_free)
 		return f->device ? gp_check(f->device, why) : 0;
 	fprintf(why, "fixed: %llu live and %llu stacked blocks, expected %llu and %llu\n",
-		(unsigned long long)live, (unsigned long long)stacked,
-		(unsigned long long)f->live, (unsigned long long)is_free);
+		(unsigned long long)live, (unsigned long long)stacked, (unsigned long long)f->live,
+		(unsigned long long)is_free);
 	return -EILSEQ;
 }
 
@@ -356,13 +355,11 @@ static int fixed_settle(struct gp_allocator *a)
 		f->count = a->env.typical_live ? a->env.typical_live : FIXED_COUNT;
 	if (f->block % GP_ALIGN)
 		return gp_allocator_why(a, -EINVAL, "block=%llu: expected a multiple of %llu",
-					(unsigned long long)f->block,
-					(unsigned long long)GP_ALIGN);
+					(unsigned long long)f->block, (unsigned long long)GP_ALIGN);
 	/* What gp_divide is exact for. */
 	if (!gp_mul_u64(f->block, f->count, &bytes) || bytes / GP_ALIGN > UINT32_MAX)
 		return gp_allocator_why(a, GP_NOMEM, "%llu blocks of %llu bytes: no card has that",
-					(unsigned long long)f->count,
-					(unsigned long long)f->block);
+					(unsigned long long)f->count, (unsigned long long)f->block);
 	return 0;
 }
 
@@ -409,15 +406,24 @@ static int fixed_init(struct gp_allocator *a)
 }
 
 static const struct gp_option fixed_options[] = {
-	{ .name = "block", .help = "bytes of a block (0: what 90 % of the trace's requests fit in)",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct fixed, block), .default_text = "0",
+	{ .name = "block",
+	  .help = "bytes of a block (0: what 90 % of the trace's requests fit in)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct fixed, block),
+	  .default_text = "0",
 	  .max = 1024 * GP_GIB },
-	{ .name = "count", .help = "blocks in a slab (0: the most of those alive at once)",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct fixed, count), .default_text = "0",
+	{ .name = "count",
+	  .help = "blocks in a slab (0: the most of those alive at once)",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct fixed, count),
+	  .default_text = "0",
 	  .max = FIXED_BLOCKS_MAX },
-	{ .name = "when_empty", .help = "and for requests above `block`, which grow can't serve",
-	  .type = GP_OPTION_CHOICE, .offset = offsetof(struct fixed, when_empty),
-	  .default_text = "device", .choices = fixed_when_empty_choices },
+	{ .name = "when_empty",
+	  .help = "and for requests above `block`, which grow can't serve",
+	  .type = GP_OPTION_CHOICE,
+	  .offset = offsetof(struct fixed, when_empty),
+	  .default_text = "device",
+	  .choices = fixed_when_empty_choices },
 	GP_POOL_OPTIONS(struct fixed, pool.opt),
 	{ .name = NULL },
 };

@@ -119,7 +119,8 @@ static void raw_usage(const struct gp_allocator *a, struct gp_usage *out)
 	struct raw *w = gp_state(a);
 
 	pthread_mutex_lock(&w->lock);
-	*out = (struct gp_usage){ .live_blocks = w->live, .granted_bytes = w->granted_bytes,
+	*out = (struct gp_usage){ .live_blocks = w->live,
+				  .granted_bytes = w->granted_bytes,
 				  .reserved_bytes = w->granted_bytes };
 	pthread_mutex_unlock(&w->lock);
 }
@@ -163,8 +164,8 @@ static int raw_check(const struct gp_allocator *a, FILE *why)
 	if (live == w->live && granted == w->granted_bytes)
 		return 0;
 	fprintf(why, "raw: index holds %llu blocks of %llu bytes, totals say %llu of %llu\n",
-		(unsigned long long)live, (unsigned long long)granted,
-		(unsigned long long)w->live, (unsigned long long)w->granted_bytes);
+		(unsigned long long)live, (unsigned long long)granted, (unsigned long long)w->live,
+		(unsigned long long)w->granted_bytes);
 	return -EILSEQ;
 }
 

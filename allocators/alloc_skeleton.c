@@ -39,7 +39,8 @@ static int skeleton_init(struct gp_allocator *a)
 
 	/* What no size can satisfy is refused here, in words for the user. */
 	if (s->keep && s->keep < GP_ALIGN)
-		return gp_allocator_why(a, -EINVAL, "keep=%" PRIu64 ": expected 0, or at least %" PRIu64,
+		return gp_allocator_why(a, -EINVAL,
+					"keep=%" PRIu64 ": expected 0, or at least %" PRIu64,
 					s->keep, GP_ALIGN);
 	gp_range_set_init(&s->live);
 	gp_streams_init(&s->streams, a->dev);
@@ -105,7 +106,8 @@ static int skeleton_alloc(struct gp_allocator *a, const struct gp_request *req,
 		/* Memory changes streams: the taking one must wait for the freeing one. */
 		r = gp_streams_wait(&s->streams, (uint32_t)s->spare.tag, req->stream);
 		if (!r)
-			r = gp_range_set_insert(&s->live, s->spare.addr, s->spare.size, req->stream);
+			r = gp_range_set_insert(&s->live, s->spare.addr, s->spare.size,
+						req->stream);
 		if (r)
 			return r;
 		*out = (struct gp_block){ s->spare.addr, s->spare.size };
@@ -146,7 +148,8 @@ static void skeleton_usage(const struct gp_allocator *a, struct gp_usage *out)
 {
 	const struct skeleton *s = gp_state(a);
 
-	*out = (struct gp_usage){ .live_blocks = s->live.n, .granted_bytes = s->live.bytes,
+	*out = (struct gp_usage){ .live_blocks = s->live.n,
+				  .granted_bytes = s->live.bytes,
 				  .reserved_bytes = s->live.bytes + s->spare.size,
 				  .event_waits = s->streams.waits };
 }
@@ -203,9 +206,12 @@ static int skeleton_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg
 }
 
 static const struct gp_option skeleton_options[] = {
-	{ .name = "keep", .help = "largest block that is kept when it is freed (0: none)",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct skeleton, keep),
-	  .default_text = "64MiB", .max = GP_SIZE_MAX },
+	{ .name = "keep",
+	  .help = "largest block that is kept when it is freed (0: none)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct skeleton, keep),
+	  .default_text = "64MiB",
+	  .max = GP_SIZE_MAX },
 	{ 0 },
 };
 

@@ -30,8 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLAB_NIL 0 /* record 0 is never used */
-#define SLAB_LG_OBJECTS 12 /* objects in a slab: 64 words of 64 bits, of which a word tells */
+#define SLAB_NIL         0  /* record 0 is never used */
+#define SLAB_LG_OBJECTS  12 /* objects in a slab: 64 words of 64 bits, of which a word tells */
 #define SLAB_MAX_CLASSES 128
 
 enum slab_list {
@@ -44,14 +44,14 @@ enum slab_list {
 static const char *const slab_parent_choices[] = { "segregated", "buddy", NULL };
 
 struct slab_record {
-	uint64_t addr;     /* 0: record not in use */
-	uint64_t words;    /* which words of `free` are not 0 */
-	uint32_t colour;   /* bytes before the first object */
+	uint64_t addr;   /* 0: record not in use */
+	uint64_t words;  /* which words of `free` are not 0 */
+	uint32_t colour; /* bytes before the first object */
 	uint32_t prev, next;
 	uint16_t n_free;
 	uint16_t stream;
 	uint8_t cache;
-	uint8_t list;      /* enum slab_list */
+	uint8_t list; /* enum slab_list */
 };
 
 /* Lists of one cache on one stream. */
@@ -61,10 +61,10 @@ struct slab_lists {
 };
 
 struct slab_cache {
-	uint64_t object; /* bytes */
-	uint64_t magic;  /* divides by it, in units of GP_ALIGN */
-	uint32_t n;      /* objects in a slab */
-	uint32_t colour; /* of the next slab */
+	uint64_t object;          /* bytes */
+	uint64_t magic;           /* divides by it, in units of GP_ALIGN */
+	uint32_t n;               /* objects in a slab */
+	uint32_t colour;          /* of the next slab */
 	struct slab_lists *lists; /* [stream] */
 };
 
@@ -77,11 +77,11 @@ struct slab {
 	struct gp_allocator *parent, *own_parent;
 	struct slab_cache caches[SLAB_MAX_CLASSES];
 	unsigned n_caches;
-	uint8_t *cache_of;  /* [units of GP_ALIGN, rounded up] */
-	uint32_t n_streams; /* that every cache has lists for */
+	uint8_t *cache_of;          /* [units of GP_ALIGN, rounded up] */
+	uint32_t n_streams;         /* that every cache has lists for */
 	struct gp_addr_index index; /* addr / slab_size -> record */
 	struct slab_record *slabs;
-	uint64_t *free;     /* [record * n_words] 1: free */
+	uint64_t *free; /* [record * n_words] 1: free */
 	unsigned n_words, lg_slab;
 	uint32_t n, cap, unused;
 	uint64_t n_slabs, live, granted_bytes;
@@ -180,7 +180,8 @@ static uint32_t slab_next_colour(struct slab *s, struct slab_cache *c)
 
 static int slab_new(struct slab *s, unsigned cache, uint16_t stream, uint32_t *out)
 {
-	struct gp_request req = { .size = s->slab_size, .stream = stream,
+	struct gp_request req = { .size = s->slab_size,
+				  .stream = stream,
 				  .lg_align = (uint8_t)s->lg_slab };
 	struct gp_block block;
 	int r = slab_room(s);
@@ -196,7 +197,8 @@ static int slab_new(struct slab *s, unsigned cache, uint16_t stream, uint32_t *o
 		s->unused = s->slabs[i].next;
 	else
 		i = s->n++;
-	s->slabs[i] = (struct slab_record){ .addr = block.addr, .stream = stream,
+	s->slabs[i] = (struct slab_record){ .addr = block.addr,
+					    .stream = stream,
 					    .cache = (uint8_t)cache,
 					    .colour = slab_next_colour(s, &s->caches[cache]) };
 	slab_fill(s, i);
@@ -269,8 +271,8 @@ static GP_NOINLINE int slab_new_stream(struct slab *s, uint32_t stream)
 	if (stream >= UINT16_MAX)
 		return -E2BIG;
 	for (unsigned c = 0; c < s->n_caches; c++) {
-		struct slab_lists *lists = realloc(s->caches[c].lists,
-						   (stream + 1) * sizeof(*lists));
+		struct slab_lists *lists =
+			realloc(s->caches[c].lists, (stream + 1) * sizeof(*lists));
 
 		if (!lists)
 			return -ENOMEM;
@@ -517,10 +519,9 @@ static int slab_init(struct gp_allocator *a)
 	s->n_words = (unsigned)gp_max_u64(1, s->slab_size / GP_ALIGN / 64);
 	s->n = 1;
 	if (s->max_object > s->slab_size / 2)
-		return gp_allocator_why(a, -EINVAL,
-					"max_object=%llu: expected at most half of slab=%llu",
-					(unsigned long long)s->max_object,
-					(unsigned long long)s->slab_size);
+		return gp_allocator_why(
+			a, -EINVAL, "max_object=%llu: expected at most half of slab=%llu",
+			(unsigned long long)s->max_object, (unsigned long long)s->slab_size);
 	r = slab_make_parent(a);
 	if (r)
 		return r;
@@ -537,24 +538,46 @@ static int slab_init(struct gp_allocator *a)
 }
 
 static const struct gp_option slab_options[] = {
-	{ .name = "max_object", .help = "largest object; above it requests go to the parent",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct slab, max_object),
-	  .default_text = "32K", .min = GP_ALIGN, .max = 512 * GP_KIB },
-	{ .name = "classes", .help = "object sizes in each doubling", .type = GP_OPTION_COUNT,
-	  .offset = offsetof(struct slab, classes), .default_text = "4", .min = 1, .max = 8,
+	{ .name = "max_object",
+	  .help = "largest object; above it requests go to the parent",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct slab, max_object),
+	  .default_text = "32K",
+	  .min = GP_ALIGN,
+	  .max = 512 * GP_KIB },
+	{ .name = "classes",
+	  .help = "object sizes in each doubling",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct slab, classes),
+	  .default_text = "4",
+	  .min = 1,
+	  .max = 8,
 	  .pow2 = true },
-	{ .name = "slab", .help = "bytes of a slab", .type = GP_OPTION_SIZE,
-	  .offset = offsetof(struct slab, slab_size), .default_text = "256K", .min = 4 * GP_KIB,
-	  .max = GP_ALIGN << SLAB_LG_OBJECTS, .pow2 = true },
-	{ .name = "keep_empty", .help = "empty slabs each cache keeps on each stream",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct slab, keep_empty),
-	  .default_text = "1", .max = 1024 },
-	{ .name = "colour", .help = "start objects at another offset in each slab",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct slab, colour),
+	{ .name = "slab",
+	  .help = "bytes of a slab",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct slab, slab_size),
+	  .default_text = "256K",
+	  .min = 4 * GP_KIB,
+	  .max = GP_ALIGN << SLAB_LG_OBJECTS,
+	  .pow2 = true },
+	{ .name = "keep_empty",
+	  .help = "empty slabs each cache keeps on each stream",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct slab, keep_empty),
+	  .default_text = "1",
+	  .max = 1024 },
+	{ .name = "colour",
+	  .help = "start objects at another offset in each slab",
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct slab, colour),
 	  .default_text = "false" },
-	{ .name = "parent", .help = "where slabs and large requests come from",
-	  .type = GP_OPTION_CHOICE, .offset = offsetof(struct slab, parent_choice),
-	  .default_text = "segregated", .choices = slab_parent_choices },
+	{ .name = "parent",
+	  .help = "where slabs and large requests come from",
+	  .type = GP_OPTION_CHOICE,
+	  .offset = offsetof(struct slab, parent_choice),
+	  .default_text = "segregated",
+	  .choices = slab_parent_choices },
 	GP_POOL_CHUNK_OPTION(struct slab, opt.chunk, "chunk"),
 	GP_POOL_OPTIONS(struct slab, opt),
 	{ .name = NULL },

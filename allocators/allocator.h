@@ -125,8 +125,6 @@ struct gp_allocator_ops {
 	 * does nothing. -EINVAL, -EALREADY as for free. Both hooks or none (gp_can_defer). */
 	int (*defer)(struct gp_allocator *a, uint64_t addr, uint32_t ticket);
 	int (*complete)(struct gp_allocator *a, uint64_t addr, uint32_t ticket);
-	/* ... "is this address inside what you hand out" is not needed (tiers use it). */
-	bool (*owns)(const struct gp_allocator *a, uint64_t addr);
 };
 
 /* What is known about the job beforehand. Zero means not known. */

@@ -37,12 +37,12 @@ enum gp_outcome {
 };
 
 #if defined(__GNUC__)
-#define GP_LIKELY(x) __builtin_expect(!!(x), 1)
-#define GP_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define GP_LIKELY(x)         __builtin_expect(!!(x), 1)
+#define GP_UNLIKELY(x)       __builtin_expect(!!(x), 0)
 #define GP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define GP_NOINLINE __attribute__((noinline, cold))
+#define GP_NOINLINE          __attribute__((noinline, cold))
 #else
-#define GP_LIKELY(x) (x)
+#define GP_LIKELY(x)   (x)
 #define GP_UNLIKELY(x) (x)
 #define GP_PRINTF(fmt, args)
 #define GP_NOINLINE

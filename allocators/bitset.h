@@ -16,8 +16,8 @@
 #include "base.h"
 
 #define GP_BITSET_LEVELS 6
-#define GP_BITSET_MAX (UINT64_C(1) << (6 * GP_BITSET_LEVELS)) /* capacity */
-#define GP_BITSET_NONE UINT64_MAX
+#define GP_BITSET_MAX    (UINT64_C(1) << (6 * GP_BITSET_LEVELS)) /* capacity */
+#define GP_BITSET_NONE   UINT64_MAX
 
 struct gp_bitset {
 	uint64_t *level[GP_BITSET_LEVELS];

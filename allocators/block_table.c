@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TABLE_MIN_LG 10
+#define TABLE_MIN_LG     10
 #define ENTRIES_PER_SLAB 256
 
 struct gp_block_slab {

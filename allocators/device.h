@@ -48,9 +48,9 @@ struct gp_device_info {
 	char name[64];        /* "NVIDIA H200", "simulated NVIDIA H200" */
 	char driver[32];      /* "13.0", or the profile's name on sim   */
 	uint64_t total_bytes; /* memory of the card, or the simulated capacity */
-	uint64_t page_bytes;  /* granularity of mappings and of large reservations; a power of two */
-	bool vmm;             /* va_reserve .. unmap work */
-	bool async;           /* async_alloc and async_free work */
+	uint64_t page_bytes; /* granularity of mappings and of large reservations; a power of two */
+	bool vmm;            /* va_reserve .. unmap work */
+	bool async;          /* async_alloc and async_free work */
 	bool simulated;
 };
 
@@ -111,17 +111,22 @@ struct gp_device {
 
 /* How to open a device. */
 struct gp_device_config {
-	uint64_t capacity;    /* bytes: sim: size of the card; cuda: refuse to hold more. 0: all of it */
-	const char *profile;  /* sim: file with the cost model; NULL: the built-in H200 profile */
+	uint64_t
+		capacity; /* bytes: sim: size of the card; cuda: refuse to hold more. 0: all of it */
+	const char *profile; /* sim: file with the cost model; NULL: the built-in H200 profile */
+	/* sim: where a real driver put the first reservations of whole pages, in this order; until one is
+	 * released, the next of a size gets the next of these places of that size. NULL: none. */
+	const struct gp_range *places;
+	size_t n_places;
 	/* sim defects, for tests. 0: none. Calls are counted over reserve, create and map. */
-	uint64_t fail_call;   /* the n-th such call (from 1) fails with GP_NOMEM, once */
-	uint64_t slow_call;   /* the n-th such call costs slow_ns more */
+	uint64_t fail_call; /* the n-th such call (from 1) fails with GP_NOMEM, once */
+	uint64_t slow_call; /* the n-th such call costs slow_ns more */
 	uint64_t slow_ns;
-	uint64_t lose_bytes;  /* each release or destroy leaks this much of the capacity */
+	uint64_t lose_bytes; /* each release or destroy leaks this much of the capacity */
 };
 
 /* Opens a device, which the caller closes. 0, or -errno with one line in `why`; *out is written
- * only on 0. cfg is copied, but for the file that cfg->profile names, which is read here.
+ * only on 0. cfg is copied; the file that cfg->profile names and the places are read here.
  * gp_device_open_cuda: -ENODEV no driver or no GPU; -ENOSYS built without CUDA. */
 int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **out, char *why,
 		       size_t why_size);

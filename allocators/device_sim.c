@@ -515,9 +515,15 @@ int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **ou
 		free(sim);
 		return r;
 	}
+	gp_sim_space_init(&sim->space);
+	r = gp_sim_space_places(&sim->space, cfg->places, cfg->n_places);
+	if (r) {
+		free(sim);
+		return r;
+	}
+	sim->cfg.places = NULL; /* the caller's, and read */
 	sim->capacity = cfg->capacity ? cfg->capacity : sim->profile.free_bytes;
 	pthread_mutex_init(&sim->lock, NULL);
-	gp_sim_space_init(&sim->space);
 	gp_sim_pages_init(&sim->pages);
 	sim_describe(sim);
 	*out = &sim->base;

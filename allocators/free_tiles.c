@@ -105,8 +105,8 @@ int gp_free_tiles_check(const struct gp_free_tiles *f, gp_quick_key *key_of, con
 	if (!r)
 		r = free_tiles_check_joined(f, owner, units, why);
 	for (uint32_t i = 0; i < f->n_lists && !r; i++) {
-		r = gp_size_bins_check(&f->lists[i]->bins, &f->t, (uint16_t)(i - 1), owner,
-				       &binned, why);
+		r = gp_size_bins_check(&f->lists[i]->bins, &f->t, (uint16_t)(i - 1), owner, &binned,
+				       why);
 		if (!r)
 			r = gp_quick_check(&f->lists[i]->quick, &f->t, (uint16_t)(i - 1), key_of,
 					   owner, &quick, why);

@@ -30,8 +30,7 @@ struct gp_thread_cache *gp_thread_cache_destroy(struct gp_thread_cache *c)
 	return NULL;
 }
 
-struct gp_magazine *gp_thread_cache_make(struct gp_thread_cache *c, uint32_t stream,
-					 unsigned class)
+struct gp_magazine *gp_thread_cache_make(struct gp_thread_cache *c, uint32_t stream, unsigned class)
 {
 	if (stream >= c->n_streams) {
 		uint32_t n = stream + 1;

@@ -93,8 +93,7 @@ static inline void gp_thread_cache_unlock(struct gp_thread_cache *c)
 }
 
 /* Unsigned arithmetic wraps: negative differences are passed negated. */
-static inline void gp_thread_cache_count(struct gp_thread_cache *c, uint64_t bytes,
-					 uint64_t blocks)
+static inline void gp_thread_cache_count(struct gp_thread_cache *c, uint64_t bytes, uint64_t blocks)
 {
 	uint64_t b = atomic_load_explicit(&c->bytes, memory_order_relaxed);
 	uint64_t n = atomic_load_explicit(&c->blocks, memory_order_relaxed);
@@ -111,8 +110,8 @@ static inline bool gp_thread_cache_knows(const struct gp_thread_cache *c, uint32
 static inline struct gp_magazine *gp_thread_cache_at(struct gp_thread_cache *c, uint32_t stream,
 						     unsigned class)
 {
-	return GP_LIKELY(gp_thread_cache_knows(c, stream)) ? &c->magazines[stream][class] :
-							     gp_thread_cache_make(c, stream, class);
+	return GP_LIKELY(gp_thread_cache_knows(c, stream)) ? &c->magazines[stream][class]
+							   : gp_thread_cache_make(c, stream, class);
 }
 
 static inline void gp_thread_cache_push(struct gp_thread_cache *c, struct gp_magazine *m,

@@ -22,10 +22,10 @@
  * from nothing to a whole card. Above 64 MiB a call costs more as it grows (creating 256 MiB
  * takes 1.5 times as long as 2 MiB), so there is nothing left to save. */
 #define POOL_GROWTH_SHARE 32
-#define POOL_GROWTH_MAX (64 * GP_MIB)
+#define POOL_GROWTH_MAX   (64 * GP_MIB)
 /* A tier takes blocks of its parent; less than this would make it ask all the time. */
 #define POOL_TIER_CHUNK (8 * GP_MIB)
-#define POOL_TIER_PAGE (64 * GP_KIB)
+#define POOL_TIER_PAGE  (64 * GP_KIB)
 
 const char *const gp_grow_choices[] = { "vmm", "chunk", "prealloc", NULL };
 const char *const gp_stream_rule_choices[] = { "rule", "ignore", NULL };
@@ -142,9 +142,9 @@ uint64_t gp_pool_growth(const struct gp_pool *p, uint64_t size)
 	uint64_t chunk = p->opt.chunk;
 
 	if (!chunk)
-		chunk = p->a->inner ?
-				POOL_TIER_CHUNK :
-				gp_min_u64(p->reserved_bytes / POOL_GROWTH_SHARE, POOL_GROWTH_MAX);
+		chunk = p->a->inner ? POOL_TIER_CHUNK
+				    : gp_min_u64(p->reserved_bytes / POOL_GROWTH_SHARE,
+						 POOL_GROWTH_MAX);
 	return gp_align_up(gp_max_u64(size, chunk), p->page);
 }
 
@@ -210,7 +210,8 @@ static int pool_get_chunk(struct gp_pool *p, uint64_t size, struct gp_range *out
 static int pool_get_tier(struct gp_pool *p, uint64_t size, uint64_t align, uint32_t stream,
 			 struct gp_range *out)
 {
-	struct gp_request req = { .size = size, .stream = stream,
+	struct gp_request req = { .size = size,
+				  .stream = stream,
 				  .lg_align = (uint8_t)gp_ceil_log2(align) };
 	struct gp_block block;
 	int r = gp_alloc(p->a->inner, &req, &block);

@@ -35,11 +35,11 @@ enum gp_stream_rule {
 
 /* What the user sets. */
 struct gp_pool_options {
-	unsigned grow;     /* enum gp_grow; vmm becomes chunk on a device without it */
-	unsigned streams;  /* enum gp_stream_rule                                    */
-	uint64_t chunk;    /* bytes: least growth; 0: grows by a share               */
-	uint64_t initial;  /* bytes: prealloc's size; 0: half of the free memory     */
-	uint64_t cache;    /* bytes: largest block in the per-thread caches          */
+	unsigned grow;    /* enum gp_grow; vmm becomes chunk on a device without it */
+	unsigned streams; /* enum gp_stream_rule                                    */
+	uint64_t chunk;   /* bytes: least growth; 0: grows by a share               */
+	uint64_t initial; /* bytes: prealloc's size; 0: half of the free memory     */
+	uint64_t cache;   /* bytes: largest block in the per-thread caches          */
 };
 
 struct gp_pool {
@@ -56,27 +56,46 @@ struct gp_pool {
 
 extern const char *const gp_grow_choices[], *const gp_stream_rule_choices[];
 
+/* clang-format off: a list with its commas, not a statement */
+
 /* The options above, for an allocator's table: `owner` is its state, `member` its
  * struct gp_pool_options. */
 #define GP_POOL_OPTIONS(owner, member)                                                             \
-	{ .name = "grow", .help = "where memory comes from", .type = GP_OPTION_CHOICE,             \
-	  .offset = offsetof(owner, member.grow), .default_text = "vmm",                           \
+	{ .name = "grow",                                                                          \
+	  .help = "where memory comes from",                                                       \
+	  .type = GP_OPTION_CHOICE,                                                                \
+	  .offset = offsetof(owner, member.grow),                                                  \
+	  .default_text = "vmm",                                                                   \
 	  .choices = gp_grow_choices },                                                            \
-	{ .name = "initial", .help = "size of grow=prealloc (0: half of the free memory)",         \
-	  .type = GP_OPTION_SIZE, .offset = offsetof(owner, member.initial), .default_text = "0",  \
-	  .max = GP_SIZE_MAX },                                                                    \
-	{ .name = "cache", .help = "largest block in per-thread caches (0: none)",                 \
-	  .type = GP_OPTION_SIZE, .offset = offsetof(owner, member.cache), .default_text = "1M",   \
-	  .max = GP_SIZE_MAX },                                                                    \
-	{ .name = "streams", .help = "ignore: reuse across streams at once (shows what the rule costs)",   \
-	  .type = GP_OPTION_CHOICE, .offset = offsetof(owner, member.streams),                     \
-	  .default_text = "rule", .choices = gp_stream_rule_choices }
+		{ .name = "initial",                                                               \
+		  .help = "size of grow=prealloc (0: half of the free memory)",                    \
+		  .type = GP_OPTION_SIZE,                                                          \
+		  .offset = offsetof(owner, member.initial),                                       \
+		  .default_text = "0",                                                             \
+		  .max = GP_SIZE_MAX },                                                            \
+		{ .name = "cache",                                                                 \
+		  .help = "largest block in per-thread caches (0: none)",                          \
+		  .type = GP_OPTION_SIZE,                                                          \
+		  .offset = offsetof(owner, member.cache),                                         \
+		  .default_text = "1M",                                                            \
+		  .max = GP_SIZE_MAX },                                                            \
+	{                                                                                          \
+		.name = "streams",                                                                 \
+		.help = "ignore: reuse across streams at once (shows what the rule costs)",        \
+		.type = GP_OPTION_CHOICE, .offset = offsetof(owner, member.streams),               \
+		.default_text = "rule", .choices = gp_stream_rule_choices                          \
+	}
 
 /* Least growth; apart, because an allocator may know it by another name (buddy: arena). */
 #define GP_POOL_CHUNK_OPTION(owner, member, option_name)                                           \
-	{ .name = option_name, .help = "least growth (0: a 32nd of what is held, to 64 MiB)",      \
-	  .type = GP_OPTION_SIZE, .offset = offsetof(owner, member), .default_text = "0",          \
-	  .max = GP_SIZE_MAX }
+	{                                                                                          \
+		.name = option_name,                                                               \
+		.help = "least growth (0: a 32nd of what is held, to 64 MiB)",                     \
+		.type = GP_OPTION_SIZE, .offset = offsetof(owner, member), .default_text = "0",    \
+		.max = GP_SIZE_MAX                                                                 \
+	}
+
+/* clang-format on */
 
 /* The text that gives another allocator these options: "NAME:grow=...", ready for more pairs after
  * a comma. What `chunk` is called there is chunk_name. */

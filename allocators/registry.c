@@ -185,8 +185,9 @@ static int registry_refuse(char *why, size_t why_size, const char *fmt, ...)
 
 static bool registry_parse_bool(const char *text, bool *out)
 {
-	static const char *const words[][2] = { { "false", "true" }, { "no", "yes" },
-						{ "0", "1" },	    { "off", "on" } };
+	static const char *const words[][2] = {
+		{ "false", "true" }, { "no", "yes" }, { "0", "1" }, { "off", "on" }
+	};
 
 	for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
 		for (int v = 0; v < 2; v++)
@@ -251,8 +252,10 @@ static int registry_set_fraction(const struct gp_option *o, const char *text, do
 	double v = isdigit((unsigned char)*text) || *text == '.' ? strtod(text, &end) : -1;
 
 	if (!end || *end || !(v >= 0 && v <= 1))
-		return registry_refuse(why, why_size, "%s: %s=%s: expected a number from 0 to 1, "
-				       "such as 0.8", owner, o->name, text);
+		return registry_refuse(why, why_size,
+				       "%s: %s=%s: expected a number from 0 to 1, "
+				       "such as 0.8",
+				       owner, o->name, text);
 	*value = v;
 	return 0;
 }
@@ -354,8 +357,7 @@ static int registry_unknown(const char *name, char *why, size_t why_size)
 }
 
 /* An allocator with its options set and nothing else done. */
-static int registry_prepare(const char *spec, struct gp_allocator **out, char *why,
-			    size_t why_size)
+static int registry_prepare(const char *spec, struct gp_allocator **out, char *why, size_t why_size)
 {
 	char *text = strdup(spec), *pairs = text ? strchr(text, ':') : NULL;
 	const struct gp_allocator_ops *ops;

@@ -19,6 +19,7 @@
 /* A GPU's ranges lie in the process's mmap area, below the top of the 47-bit user space. */
 #define SPACE_TOP    UINT64_C(0x7fff00000000)
 #define SPACE_BOTTOM UINT64_C(0x100000000000)
+#define SPACE_END    UINT64_C(0x800000000000)
 
 struct gp_sim_hole {
 	struct gp_sim_hole *prev, *next;
@@ -33,8 +34,16 @@ void gp_sim_space_init(struct gp_sim_space *sp)
 	sp->frontier = SPACE_TOP;
 }
 
+static void space_forget(struct gp_sim_space *sp)
+{
+	free(sp->places);
+	sp->places = NULL;
+	sp->n_places = 0;
+}
+
 void gp_sim_space_fini(struct gp_sim_space *sp)
 {
+	space_forget(sp);
 	for (unsigned b = 0; b < GP_SIM_SPACE_BINS; b++) {
 		struct gp_sim_hole *next;
 
@@ -45,6 +54,89 @@ void gp_sim_space_fini(struct gp_sim_space *sp)
 	}
 	gp_range_set_fini(&sp->holes);
 }
+
+/* ---- places ---- */
+
+static int place_by_addr(const void *a, const void *b)
+{
+	const struct gp_sim_place *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+static int place_by_size(const void *a, const void *b)
+{
+	const struct gp_sim_place *x = a, *y = b;
+
+	if (x->size != y->size)
+		return x->size < y->size ? -1 : 1;
+	return x->order < y->order ? -1 : x->order > y->order;
+}
+
+/* By address: whole pages of a GPU's address space, without overlaps. */
+static bool places_are_true(const struct gp_sim_place *p, size_t n)
+{
+	uint64_t end = SPACE_BOTTOM;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!p[i].size || p[i].addr % PAGE_BYTES || p[i].size % PAGE_BYTES)
+			return false;
+		if (p[i].addr < end || p[i].addr >= SPACE_END || p[i].size > SPACE_END - p[i].addr)
+			return false;
+		end = p[i].addr + p[i].size;
+	}
+	return true;
+}
+
+int gp_sim_space_places(struct gp_sim_space *sp, const struct gp_range *places, size_t n)
+{
+	struct gp_sim_place *p;
+
+	if (!n || n > UINT32_MAX)
+		return 0;
+	p = calloc(n, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		p[i] = (struct gp_sim_place){ places[i].addr, places[i].size, (uint32_t)i };
+	qsort(p, n, sizeof(*p), place_by_addr);
+	if (!places_are_true(p, n)) {
+		free(p);
+		return 0;
+	}
+	sp->frontier = gp_align_down(gp_min_u64(p[0].addr, SPACE_TOP), UNIT_BYTES);
+	qsort(p, n, sizeof(*p), place_by_size);
+	/* From now on the first of each size counts how many of it are used. */
+	for (size_t i = 0; i < n; i++)
+		p[i].order = 0;
+	sp->places = p;
+	sp->n_places = (uint32_t)n;
+	return 0;
+}
+
+/* The next place for that size; 0: there is none. */
+static uint64_t places_take(struct gp_sim_space *sp, uint64_t size)
+{
+	uint32_t lo = 0, hi = sp->n_places, n;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (sp->places[mid].size < size)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == sp->n_places || sp->places[lo].size != size)
+		return 0;
+	n = sp->places[lo].order;
+	if (n >= sp->n_places - lo || sp->places[lo + n].size != size)
+		return 0;
+	sp->places[lo].order++;
+	return sp->places[lo + n].addr;
+}
+
+/* ---- holes ---- */
 
 static unsigned space_bin(uint64_t size)
 {
@@ -123,7 +215,7 @@ static int hole_add(struct gp_sim_space *sp, uint64_t addr, uint64_t size)
 	return 0;
 }
 
-void gp_sim_space_give(struct gp_sim_space *sp, uint64_t addr, uint64_t size)
+static void space_add_hole(struct gp_sim_space *sp, uint64_t addr, uint64_t size)
 {
 	struct gp_sim_hole *l = hole_of(gp_range_set_floor(&sp->holes, addr));
 	struct gp_sim_hole *r = hole_of(gp_range_set_at(&sp->holes, addr + size));
@@ -143,6 +235,13 @@ void gp_sim_space_give(struct gp_sim_space *sp, uint64_t addr, uint64_t size)
 		hole_resize(sp, l ? l : r, addr, size);
 	else
 		(void)hole_add(sp, addr, size);
+}
+
+void gp_sim_space_give(struct gp_sim_space *sp, uint64_t addr, uint64_t size)
+{
+	/* From here on the program is not the one whose places these are. */
+	space_forget(sp);
+	space_add_hole(sp, addr, size);
 }
 
 /* The most recently changed hole of at least `size` bytes. */
@@ -177,6 +276,9 @@ int gp_sim_space_take(struct gp_sim_space *sp, uint64_t size, uint64_t *addr)
 
 	if (size > SPACE_TOP - SPACE_BOTTOM)
 		return GP_NOMEM;
+	*addr = places_take(sp, size);
+	if (*addr)
+		return 0;
 	h = space_find(sp, size);
 	if (h) {
 		*addr = h->addr;
@@ -192,6 +294,6 @@ int gp_sim_space_take(struct gp_sim_space *sp, uint64_t size, uint64_t *addr)
 	sp->frontier -= units;
 	*addr = sp->frontier;
 	if (units > size)
-		gp_sim_space_give(sp, sp->frontier + size, units - size);
+		space_add_hole(sp, sp->frontier + size, units - size);
 	return 0;
 }

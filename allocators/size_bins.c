@@ -9,8 +9,8 @@
 uint32_t gp_size_bins_find_class(const struct gp_size_bins *b, uint32_t units)
 {
 	unsigned fl = gp_floor_log2(units), c = gp_size_bins_class(b, units);
-	bool lower_bound = fl <= b->lg_steps ||
-			   !(units & ((UINT32_C(1) << (fl - b->lg_steps)) - 1));
+	bool lower_bound =
+		fl <= b->lg_steps || !(units & ((UINT32_C(1) << (fl - b->lg_steps)) - 1));
 
 	return gp_size_bins_from(b, lower_bound ? c : c + 1);
 }

@@ -22,7 +22,7 @@
 #include "tiling.h"
 
 #define GP_BINS_LG_STEPS_MAX 5
-#define GP_BINS_CLASSES (32u << GP_BINS_LG_STEPS_MAX) /* for 1 .. 2^32 - 1 units */
+#define GP_BINS_CLASSES      (32u << GP_BINS_LG_STEPS_MAX) /* for 1 .. 2^32 - 1 units */
 /* In fprev of the first tile of a list: the class instead of a tile, which are below 2^24. */
 #define GP_BINS_HEAD (UINT32_C(1) << 31)
 

@@ -19,11 +19,11 @@
 
 struct gp_streams {
 	struct gp_device *dev;
-	uint32_t n;        /* streams seen: 0 .. n-1                                     */
+	uint32_t n; /* streams seen: 0 .. n-1                                     */
 	uint32_t cap;
-	uint64_t *freed;   /* [s]: frees and takings-over on s so far                    */
-	uint64_t *waited;  /* [to * cap + from]: freed[from] + 1 when `to` last waited   */
-	uint64_t waits;    /* event waits made                                           */
+	uint64_t *freed;  /* [s]: frees and takings-over on s so far                    */
+	uint64_t *waited; /* [to * cap + from]: freed[from] + 1 when `to` last waited   */
+	uint64_t waits;   /* event waits made                                           */
 };
 
 void gp_streams_init(struct gp_streams *s, struct gp_device *dev);

@@ -21,7 +21,7 @@
 #include "addr_index.h"
 
 #define GP_TILE_LG_UNIT 8 /* sizes count in units of GP_ALIGN: a tile is below 1 TiB */
-#define GP_TILE_NIL 0
+#define GP_TILE_NIL     0
 
 enum gp_tile_state {
 	GP_TILE_DEAD, /* record not in use; fnext chains them */
@@ -90,8 +90,9 @@ static inline uint32_t gp_tiling_record(struct gp_tiling *t, uint64_t addr, uint
 		t->dead = t->tiles[n].fnext;
 	else
 		n = t->n++;
-	t->tiles[n] = (struct gp_tile){ .addr = addr, .units = (uint32_t)units, .stream = stream,
-					.state = (uint8_t)state };
+	t->tiles[n] = (struct gp_tile){
+		.addr = addr, .units = (uint32_t)units, .stream = stream, .state = (uint8_t)state
+	};
 	if (state != GP_TILE_END || t->joins)
 		gp_addr_index_add(&t->index, addr >> GP_TILE_LG_UNIT, n);
 	return n;

@@ -99,7 +99,7 @@ static bool torch_number(const char **p, uint32_t *out)
 static const char *torch_parse_list(const char *p, bool overwrites_last,
 				    uint32_t divisions[TORCH_DIVISIONS])
 {
-	uint32_t slot = 0, key, value;
+	uint32_t slot = 0, key = 0, value;
 	bool first = true;
 
 	while (*p != ']') {

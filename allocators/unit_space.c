@@ -18,7 +18,9 @@ int gp_unit_space_init(struct gp_unit_space *s, const struct gp_pool *pool, unsi
 {
 	int r;
 
-	*s = (struct gp_unit_space){ .pool = pool, .lg_unit = lg_unit, .lg_units = lg_units,
+	*s = (struct gp_unit_space){ .pool = pool,
+				     .lg_unit = lg_unit,
+				     .lg_units = lg_units,
 				     .lg_page = gp_floor_log2(pool->page) };
 	gp_range_set_init(&s->places);
 	if (gp_pool_joins(pool))
@@ -77,6 +79,6 @@ void gp_unit_space_drop(struct gp_unit_space *s, struct gp_range range)
 	page = gp_addr_index_find(&s->pages, range.addr >> s->lg_page);
 	for (uint64_t i = 0; i < n_pages; i++)
 		gp_addr_index_remove(&s->pages, (range.addr >> s->lg_page) + i);
-	gp_range_set_insert_merge(&s->places, page << (s->lg_page - s->lg_unit),
-				  UINT64_C(1) << top, 0);
+	gp_range_set_insert_merge(&s->places, page << (s->lg_page - s->lg_unit), UINT64_C(1) << top,
+				  0);
 }

@@ -61,8 +61,7 @@ static inline uint64_t gp_unit_space_unit(const struct gp_unit_space *s, uint64_
 
 		if (page == GP_INDEX_NONE)
 			return GP_UNIT_NONE;
-		offset = (uint64_t)page << s->lg_page |
-			 (addr & ((UINT64_C(1) << s->lg_page) - 1));
+		offset = (uint64_t)page << s->lg_page | (addr & ((UINT64_C(1) << s->lg_page) - 1));
 	}
 	return offset & ((UINT64_C(1) << s->lg_unit) - 1) ? GP_UNIT_NONE : offset >> s->lg_unit;
 }

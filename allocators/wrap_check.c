@@ -413,18 +413,6 @@ static int check_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	return r;
 }
 
-static bool check_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	struct check *c = gp_state(a);
-	bool r;
-
-	check_begin(c);
-	r = a->inner->ops->owns && a->inner->ops->owns(a->inner, addr);
-	if (c->serial)
-		pthread_mutex_unlock(&c->lock);
-	return r;
-}
-
 static int check_init(struct gp_allocator *a)
 {
 	struct check *c = gp_state(a);
@@ -489,7 +477,6 @@ const struct gp_allocator_ops gp_check_ops = {
 	.check = check_check,
 	.trim = check_trim,
 	.walk = check_walk,
-	.owns = check_owns,
 	.defer = check_defer,
 	.complete = check_complete,
 };

@@ -98,11 +98,6 @@ static int fault_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	return gp_walk(a->inner, fn, arg);
 }
 
-static bool fault_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	return a->inner->ops->owns && a->inner->ops->owns(a->inner, addr);
-}
-
 /* The words are set here, before any thread can read them. */
 static int fault_init(struct gp_allocator *a)
 {
@@ -142,7 +137,6 @@ const struct gp_allocator_ops gp_fault_ops = {
 	.check = fault_check,
 	.trim = fault_trim,
 	.walk = fault_walk,
-	.owns = fault_owns,
 	.defer = fault_defer,
 	.complete = fault_complete,
 };

@@ -485,17 +485,6 @@ static int threads_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	return r;
 }
 
-static bool threads_owns(const struct gp_allocator *a, uint64_t addr)
-{
-	struct threads *t = gp_state(a);
-	bool r;
-
-	pthread_mutex_lock(&t->lock);
-	r = t->inner->ops->owns && t->inner->ops->owns(t->inner, addr);
-	pthread_mutex_unlock(&t->lock);
-	return r;
-}
-
 static int threads_init(struct gp_allocator *a)
 {
 	struct threads *t = gp_state(a);
@@ -554,5 +543,4 @@ const struct gp_allocator_ops gp_threads_ops = {
 	.check = threads_check,
 	.trim = threads_trim,
 	.walk = threads_walk,
-	.owns = threads_owns,
 };

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain.h"
 #include "pass.h"
 
 #define DEFAULT_REPEAT  5
@@ -119,6 +120,7 @@ struct gp_run *gp_run_destroy(struct gp_run *run)
 	free(run->label);
 	free(run->options);
 	free(run->windows);
+	gp_oom_destroy(run->oom);
 	free(run);
 	return NULL;
 }

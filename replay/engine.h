@@ -71,6 +71,8 @@ struct gp_window {
 	struct gp_span_f internal, external, external_sq; /* fragmentation, 0 .. 1 */
 };
 
+struct gp_oom;
+
 struct gp_option_value {
 	const char *name;
 	char value[GP_OPTION_TEXT_MAX];
@@ -107,6 +109,7 @@ struct gp_run {
 		uint64_t first_event; /* index in the trace; meaningful when count > 0 */
 		uint64_t reasons[GP_REASON_N];
 	} failures;
+	struct gp_oom *oom; /* the first failure, explained (explain.h); NULL: there was none */
 	struct {
 		uint64_t allocs, frees, maps, unmaps, syncs, event_waits;
 		uint64_t time_ns; /* modelled on sim, measured on cuda */
@@ -147,6 +150,7 @@ struct gp_engine_config {
 	unsigned repeat;           /* throughput repetitions, >= 1 (default 5) */
 	unsigned n_windows;        /* at most so many windows in the curve (default 2000) */
 	bool stop_on_oom;
+	bool explain;              /* after a failure, find a setting that has none */
 	const char *const *wraps;  /* decorators to put on, innermost first ("check", "fault:nth=3") */
 	size_t n_wraps;
 	unsigned threads;          /* 0: recorded order on one thread */

@@ -38,9 +38,8 @@ enum gp_op_use {
 /* Of a FREE and RECLAIM: what is not its block's. */
 unsigned gp_op_uses(enum gp_op op);
 
-#define GP_EVENT_DEFERRED 1 /* FREE: a RECLAIM of the same id follows later; `link` is its index   \
-			     */
-#define GP_EVENT_ASSUMED 2  /* ALLOC: not recorded; the block was live when the recording began */
+#define GP_EVENT_DEFERRED 1 /* FREE: a RECLAIM of the same id follows; `link` is its index */
+#define GP_EVENT_ASSUMED  2 /* ALLOC: not recorded; the block was live when the recording began */
 
 /* 32 bytes. */
 struct gp_event {

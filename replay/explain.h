@@ -33,17 +33,16 @@ const char *gp_oom_class_name(enum gp_oom_class c); /* the JSON key: "over_capac
 /* A block that was live. */
 struct gp_oom_block {
 	uint64_t addr, requested, granted;
-	uint64_t event;                /* that allocated it */
-	uint64_t age_events, age_ns;   /* since then */
-	uint32_t stream;               /* dense */
-	bool assumed;                  /* older than the recording */
+	uint64_t event;              /* that allocated it */
+	uint64_t age_events, age_ns; /* since then */
+	uint32_t stream;             /* dense */
+	bool assumed;                /* older than the recording */
 };
 
 #define GP_OOM_PINS       3
 #define GP_OOM_PIN_BLOCKS 4
 
-/* Memory that would be one piece, were it not for a few blocks: a whole range of the device, or as
- * much of a mapped one as the request needs. */
+/* Memory that would be one piece, were it not for a few blocks (explain_pins.c says which). */
 struct gp_oom_pin {
 	struct gp_range range;
 	uint64_t live_bytes, live_blocks; /* in it, also in part */
@@ -54,49 +53,50 @@ struct gp_oom_pin {
 
 /* What one stream holds. */
 struct gp_oom_stream {
-	uint32_t stream;   /* dense */
-	uint64_t handle;   /* as the recording spells it */
+	uint32_t stream; /* dense */
+	uint64_t handle; /* as the recording spells it */
 	uint64_t live_blocks, requested_bytes, granted_bytes;
 	uint64_t deferred_bytes; /* of the granted ones: freed, still in use on another stream */
 	uint64_t free_bytes, largest_bytes; /* cached for it, where knows_pools */
 };
 
-#define GP_OOM_SETTING_MAX 64
-
 /* A replay with one option changed. */
 struct gp_oom_setting {
-	char text[GP_OOM_SETTING_MAX]; /* "streams=ignore" */
-	bool survived;                 /* the whole trace */
-	uint64_t first_event;          /* that failed, where it did not */
-	uint64_t peak_reserved;        /* until there */
+	char text[64];          /* "streams=ignore" */
+	char spec[256];         /* "buddy:min_block=4K,streams=ignore" */
+	bool survived;          /* the whole trace */
+	uint64_t first_event;   /* that failed, where it did not */
+	uint64_t peak_reserved; /* until there */
 };
 
 struct gp_oom {
-	enum gp_oom_class class;
+	enum gp_oom_class cause;
 	uint64_t event, t_ns;
-	uint64_t size, granted;    /* asked for; what this allocator makes of it */
-	uint64_t segment;          /* least that it asks of the device for it */
-	uint32_t stream;           /* dense */
+	uint64_t size, granted; /* asked for; what this allocator makes of it */
+	uint64_t segment;       /* least that it asks of the device for it */
+	uint32_t stream;        /* dense */
 	uint64_t stream_handle;
-	uint64_t capacity, limit;  /* of the device; of the allocator, 0: none */
+	uint64_t capacity, limit;                   /* of the device; of the allocator, 0: none */
 	uint64_t requested, granted_live, reserved; /* Q, G, R */
 	uint64_t live_blocks;
-	uint64_t device_free;      /* capacity - R */
+	uint64_t device_free;                       /* capacity - R */
 	uint64_t free_bytes, n_holes, largest_hole; /* in R */
 	bool knows_pools;
-	bool large;                /* the request's pool, where known: for large requests? */
-	uint8_t pool;              /* 0, or its private pool */
+	bool large;                       /* the request's pool, where known: for large requests? */
+	uint8_t pool;                     /* 0, or its private pool */
 	uint64_t pool_free, pool_largest; /* of the request's stream in it */
+	uint64_t growth;                  /* what the allocator may still take of the device */
+	uint64_t largest_piece;           /* of what the request could have: a hole, or growth */
 	uint64_t held_stream_bytes;       /* the largest piece on another stream in it */
 	uint64_t held_pool_bytes;         /* the largest piece in another pool */
 	struct gp_oom_stream *streams;    /* those with anything, by dense index */
 	size_t n_streams;
 	struct gp_oom_pin pins[GP_OOM_PINS]; /* the most promising first */
 	size_t n_pins;
-	bool tried;                       /* settings were */
-	struct gp_oom_setting *settings;  /* in the order of trial: the nearest first */
+	bool tried;                      /* settings were */
+	struct gp_oom_setting *settings; /* in the order of trial: the nearest first */
 	size_t n_settings;
-	size_t best;                      /* n_settings: none of them serves this request */
+	size_t best; /* n_settings: none of them serves this request */
 };
 
 struct gp_oom *gp_oom_destroy(struct gp_oom *oom); /* NULL is fine. Returns NULL. */
@@ -115,7 +115,6 @@ struct gp_explain {
 	struct gp_session *s;
 	struct gp_metrics *metrics;
 	const struct gp_shadow *shadow; /* [id] */
-	const bool *deferred;           /* [id] */
 	const struct gp_action_op *op;  /* the request */
 	int outcome;                    /* enum gp_outcome */
 };
@@ -123,7 +122,7 @@ struct gp_explain {
 /* A live block or a hole; in the order of their addresses. */
 struct gp_piece {
 	uint64_t addr, size;
-	uint64_t tag; /* gp_range_entry's: pieces that touch are of one range when theirs are equal */
+	uint64_t tag; /* of gp_metrics: pieces that touch and have the same are of one range */
 	uint32_t id;  /* of the block; GP_PIECE_HOLE */
 };
 

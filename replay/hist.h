@@ -11,12 +11,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define GP_HIST_LG_SUB 7
+#define GP_HIST_LG_SUB  7
 #define GP_HIST_BUCKETS ((65 - GP_HIST_LG_SUB) << GP_HIST_LG_SUB)
 
 struct gp_hist {
 	uint64_t count;
-	uint64_t sum;   /* of the values as recorded: the mean is exact */
+	uint64_t sum; /* of the values as recorded: the mean is exact */
 	uint64_t min, max;
 	uint64_t buckets[GP_HIST_BUCKETS];
 };

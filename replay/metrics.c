@@ -225,6 +225,11 @@ int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block)
 	return 0;
 }
 
+int gp_metrics_settle(struct gp_metrics *m)
+{
+	return m->fault ? m->fault : metrics_settle(m);
+}
+
 /* part / whole taken from 1; 0 for no whole. Never below 0, where rounding would put it. */
 static double metrics_lost(double part, double whole)
 {

@@ -56,6 +56,8 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 /* A live block is about to be freed: call it before the allocator, which may give the memory back
  * to the device at once. */
 int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block);
+/* Brings every hole into the set, to be looked at. m->fault. */
+int gp_metrics_settle(struct gp_metrics *m);
 /* reserved: as the device counts it. May find a fault, too. */
 void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out);
 

@@ -53,7 +53,8 @@ int gp_session_begin(struct gp_job *job, struct gp_session *s);
 /* Destroys the allocator, which must leave nothing behind on the device, and closes the device. */
 void gp_session_close(struct gp_job *job, struct gp_session *s);
 /* Executes FREE, DEFER and COMPLETE of a live block. */
-static inline int gp_session_free(struct gp_session *s, const struct gp_action_op *op, uint64_t addr)
+static inline int gp_session_free(struct gp_session *s, const struct gp_action_op *op,
+				  uint64_t addr)
 {
 	if (GP_LIKELY(op->action == GP_ACTION_FREE))
 		return gp_free(s->a, addr);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "curve.h"
+#include "explain.h"
 #include "metrics.h"
 #include "pass.h"
 
@@ -42,12 +43,29 @@ static enum gp_reason curve_reason(const struct curve_pass *p, uint64_t size, in
 	return GP_REASON_FRAGMENTED;
 }
 
-static void curve_failure(struct curve_pass *p, const struct gp_action_op *op, int outcome)
+static void curve_explain(struct curve_pass *p, const struct gp_action_op *op, int outcome)
+{
+	struct gp_explain x = {
+		.job = p->job,
+		.s = &p->s,
+		.metrics = &p->metrics,
+		.shadow = p->shadow,
+		.op = op,
+		.outcome = outcome,
+	};
+
+	p->job->run->oom = gp_explain(&x);
+}
+
+static GP_NOINLINE void curve_failure(struct curve_pass *p, const struct gp_action_op *op,
+				      int outcome)
 {
 	struct gp_run *run = p->job->run;
 
-	if (!run->failures.count++)
+	if (!run->failures.count++) {
 		run->failures.first_event = op->event;
+		curve_explain(p, op, outcome);
+	}
 	run->failures.bytes += op->req.size;
 	run->failures.reasons[curve_reason(p, op->req.size, outcome)]++;
 	if (p->job->cfg.stop_on_oom)
@@ -289,6 +307,17 @@ static int curve_replay(struct curve_pass *p)
 	return r < 0 ? r : 0;
 }
 
+/* Settings are of no use to a request that no allocator can serve. */
+static int curve_try_settings(struct gp_job *job)
+{
+	struct gp_run *run = job->run;
+
+	if (!job->cfg.explain || !run->oom || run->oom->cause == GP_OOM_OVER_CAPACITY ||
+	    run->status == GP_STATUS_ERROR || run->status == GP_STATUS_PARTIAL)
+		return 0;
+	return gp_explain_try(job, run->oom);
+}
+
 int gp_pass_curve(struct gp_job *job)
 {
 	size_t n_windows = gp_curve_windows(job->trace->n_events, job->cfg.n_windows);
@@ -302,6 +331,8 @@ int gp_pass_curve(struct gp_job *job)
 	gp_curve_init(&p.curve, job->run->windows, n_windows, job->trace->n_events);
 	if (p.shadow && p.deferred && job->run->windows)
 		r = curve_replay(&p);
+	if (!r)
+		r = curve_try_settings(job);
 	gp_metrics_fini(&p.metrics);
 	free(p.shadow);
 	free(p.deferred);

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RECORDED_PAGE (2 * GP_MIB)
+#define RECORDED_PAGE    (2 * GP_MIB)
 #define RECORDED_MADE_UP (UINT64_C(1) << 46)
 
 struct gp_recorded_device {

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain.h"
 #include "report.h"
 
 #define REPORT_SCHEMA 1
@@ -217,6 +218,111 @@ static json_t *report_verify(const struct gp_verify *v)
 				     : json_null());
 }
 
+/* Appends to an array that may be NULL: out of memory. */
+static void append(json_t **array, json_t *item)
+{
+	if (*array && json_array_append_new(*array, item) == 0)
+		return;
+	json_decref(*array);
+	*array = NULL;
+}
+
+static json_t *report_oom_pin(const struct gp_oom_pin *pin)
+{
+	json_t *blocks = json_array();
+
+	for (size_t i = 0; i < pin->n_blocks; i++) {
+		const struct gp_oom_block *b = &pin->blocks[i];
+
+		append(&blocks,
+		       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "addr",
+				 whole(b->addr), "requested_bytes", whole(b->requested),
+				 "granted_bytes", whole(b->granted), "stream", whole(b->stream),
+				 "event", whole(b->event), "age_events", whole(b->age_events),
+				 "age_ns", whole(b->age_ns), "assumed", (int)b->assumed));
+	}
+	return json_pack("{s:o, s:o, s:b, s:o, s:o, s:o}", "addr", whole(pin->range.addr), "bytes",
+			 whole(pin->range.size), "segment", (int)pin->whole, "live_bytes",
+			 whole(pin->live_bytes), "live_blocks", whole(pin->live_blocks), "blocks",
+			 blocks);
+}
+
+static json_t *report_oom_streams(const struct gp_oom *oom)
+{
+	json_t *streams = json_array();
+
+	for (size_t i = 0; i < oom->n_streams; i++) {
+		const struct gp_oom_stream *s = &oom->streams[i];
+
+		append(&streams,
+		       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stream",
+				 whole(s->stream), "handle", whole(s->handle), "live_blocks",
+				 whole(s->live_blocks), "requested_bytes",
+				 whole(s->requested_bytes), "granted_bytes",
+				 whole(s->granted_bytes), "deferred_bytes",
+				 whole(s->deferred_bytes), "free_bytes",
+				 oom->knows_pools ? whole(s->free_bytes) : json_null(),
+				 "largest_free_bytes",
+				 oom->knows_pools ? whole(s->largest_bytes) : json_null()));
+	}
+	return streams;
+}
+
+static json_t *report_oom_settings(const struct gp_oom *oom)
+{
+	json_t *settings = oom->tried ? json_array() : json_null();
+
+	for (size_t i = 0; i < oom->n_settings; i++) {
+		const struct gp_oom_setting *s = &oom->settings[i];
+
+		append(&settings,
+		       json_pack("{s:o, s:o, s:b, s:b, s:o, s:o}", "change", text(s->text),
+				 "spec", text(s->spec), "serves",
+				 (int)(s->survived || s->first_event > oom->event), "survives",
+				 (int)s->survived, "first_failure",
+				 s->survived ? json_null() : whole(s->first_event),
+				 "peak_reserved_bytes", whole(s->peak_reserved)));
+	}
+	return settings;
+}
+
+static json_t *report_oom_pool(const struct gp_oom *oom)
+{
+	if (!oom->knows_pools)
+		return json_null();
+	return json_pack("{s:s, s:i, s:o, s:o, s:o, s:o}", "kind", oom->large ? "large" : "small",
+			 "private", (int)oom->pool, "free_bytes", whole(oom->pool_free),
+			 "largest_free_bytes", whole(oom->pool_largest),
+			 "largest_on_other_streams_bytes", whole(oom->held_stream_bytes),
+			 "largest_in_other_pools_bytes", whole(oom->held_pool_bytes));
+}
+
+/* The first failure, explained. */
+static json_t *report_oom(const struct gp_oom *oom)
+{
+	json_t *pins = json_array();
+
+	for (size_t i = 0; i < oom->n_pins; i++)
+		append(&pins, report_oom_pin(&oom->pins[i]));
+	return json_pack(
+		"{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o,"
+		" s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"class", gp_oom_class_name(oom->cause), "event", whole(oom->event), "t_ns",
+		whole(oom->t_ns), "stream", whole(oom->stream), "stream_handle",
+		whole(oom->stream_handle), "requested_bytes", whole(oom->size), "rounded_bytes",
+		whole(oom->granted), "capacity_bytes", whole(oom->capacity), "limit_bytes",
+		oom->limit ? whole(oom->limit) : json_null(), "live_blocks",
+		whole(oom->live_blocks), "live_requested_bytes", whole(oom->requested),
+		"live_granted_bytes", whole(oom->granted_live), "reserved_bytes",
+		whole(oom->reserved), "device_free_bytes", whole(oom->device_free), "free_bytes",
+		whole(oom->free_bytes), "holes", whole(oom->n_holes), "largest_hole_bytes",
+		whole(oom->largest_hole), "segment_bytes", whole(oom->segment), "pool",
+		report_oom_pool(oom), "streams", report_oom_streams(oom), "pins", pins, "settings",
+		report_oom_settings(oom), "best_setting",
+		oom->best < oom->n_settings ? text(oom->settings[oom->best].spec) :
+					      json_null());
+}
+
 /* What only some runs have. */
 static int report_extras(json_t *object, const struct gp_run *run)
 {
@@ -226,6 +332,8 @@ static int report_extras(json_t *object, const struct gp_run *run)
 		r |= json_object_set_new(object, "why", text(run->why));
 	if (run->verified)
 		r |= json_object_set_new(object, "recording", report_verify(&run->verify));
+	if (run->oom)
+		r |= json_object_set_new(object, "oom", report_oom(run->oom));
 	if (run->threads)
 		r |= json_object_set_new(object, "threads", whole(run->threads));
 	if (run->paced) {

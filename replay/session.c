@@ -227,8 +227,8 @@ static enum gp_blame job_who(const struct gp_action_op *op, int r, const char *d
 void gp_job_fault(struct gp_job *job, const struct gp_session *s, const struct gp_action_op *op,
 		  int r)
 {
-	static const char *const verbs[] = { "?", "alloc", "free", "defer", "complete",
-					     "trim", "sync" };
+	static const char *const verbs[] = { "?",        "alloc", "free", "defer",
+					     "complete", "trim",  "sync" };
 	const char *device = gp_device_error(s->dev), *said = s->a->why;
 	char what[64] = "";
 

@@ -33,12 +33,12 @@ struct verify {
 	struct gp_device *dev;
 	struct gp_allocator *a;
 	struct gp_verify *out;
-	size_t from, now;   /* the window: [from, now), and the call at `now` */
-	bool *seen;         /* [event] of the window: done by the model */
-	uint64_t *addrs;    /* [id] where the model put the block; 0: nowhere */
-	bool *pending;      /* [id] deferred, and not over yet */
-	bool limited;       /* a memory limit is set: allocations may give segments back */
-	int fault;          /* of the model itself */
+	size_t from, now; /* the window: [from, now), and the call at `now` */
+	bool *seen;       /* [event] of the window: done by the model */
+	uint64_t *addrs;  /* [id] where the model put the block; 0: nowhere */
+	bool *pending;    /* [id] deferred, and not over yet */
+	bool limited;     /* a memory limit is set: allocations may give segments back */
+	int fault;        /* of the model itself */
 };
 
 /* ---- telling ---- */
@@ -125,8 +125,10 @@ static void verify_observe(void *arg, enum gp_torch_event what, struct gp_range 
 		return;
 	}
 	verify_compare(v, false);
-	verify_differs(v, v->now, "the model makes %s of %" PRIu64 " bytes at 0x%" PRIx64
-		       ", which is not recorded here", gp_op_name(op), range.size, range.addr);
+	verify_differs(v, v->now,
+		       "the model makes %s of %" PRIu64 " bytes at 0x%" PRIx64
+		       ", which is not recorded here",
+		       gp_op_name(op), range.size, range.addr);
 }
 
 /* What is recorded in the window and the model did not do; then the window is over. */
@@ -138,9 +140,10 @@ static void verify_close(struct verify *v)
 		if (!verify_is_segment(e) || v->seen[i])
 			continue;
 		verify_compare(v, false);
-		verify_differs(v, i, "recorded %s of %" PRIu64 " bytes at 0x%" PRIx64
-			       ", which the model does not make", gp_op_name(e->op), e->size,
-			       v->t->addrs[i]);
+		verify_differs(v, i,
+			       "recorded %s of %" PRIu64 " bytes at 0x%" PRIx64
+			       ", which the model does not make",
+			       gp_op_name(e->op), e->size, v->t->addrs[i]);
 	}
 	v->from = v->now + 1;
 }
@@ -254,8 +257,10 @@ static void verify_alloc(struct verify *v, const struct gp_event *e, bool oom)
 		if (r)
 			return; /* the observer compared it */
 		verify_compare(v, false);
-		verify_differs(v, v->now, "recorded out of memory for %" PRIu64
-			       " bytes, which the model serves", e->size);
+		verify_differs(v, v->now,
+			       "recorded out of memory for %" PRIu64
+			       " bytes, which the model serves",
+			       e->size);
 		verify_fault(v, gp_free(v->a, block.addr), v->now, "free");
 		return;
 	}
@@ -267,12 +272,15 @@ static void verify_alloc(struct verify *v, const struct gp_event *e, bool oom)
 	if (block.addr == recorded)
 		return;
 	if (r)
-		verify_differs(v, v->now, "alloc of %" PRIu64 " bytes on stream %u: recorded 0x%" PRIx64
-			       ", the model is out of memory", e->size, e->stream, recorded);
+		verify_differs(v, v->now,
+			       "alloc of %" PRIu64 " bytes on stream %u: recorded 0x%" PRIx64
+			       ", the model is out of memory",
+			       e->size, e->stream, recorded);
 	else
-		verify_differs(v, v->now, "alloc of %" PRIu64 " bytes on stream %u: recorded 0x%" PRIx64
-			       ", the model gives 0x%" PRIx64, e->size, e->stream, recorded,
-			       block.addr);
+		verify_differs(v, v->now,
+			       "alloc of %" PRIu64 " bytes on stream %u: recorded 0x%" PRIx64
+			       ", the model gives 0x%" PRIx64,
+			       e->size, e->stream, recorded, block.addr);
 }
 
 static void verify_free(struct verify *v, const struct gp_event *e)
@@ -324,12 +332,15 @@ static int verify_prepare(struct verify *v, const char *spec, uint64_t total_byt
 			  size_t why_size)
 {
 	const struct gp_trace *t = v->t;
-	uint64_t total = total_bytes ? total_bytes : t->device_bytes ? t->device_bytes : VERIFY_TOTAL;
+	uint64_t total = total_bytes       ? total_bytes
+			 : t->device_bytes ? t->device_bytes
+					   : VERIFY_TOTAL;
 	int r;
 
 	if (!t->addrs)
-		return verify_refuse(why, why_size, -EINVAL,
-				     "no addresses are recorded in this trace: nothing to compare with");
+		return verify_refuse(
+			why, why_size, -EINVAL,
+			"no addresses are recorded in this trace: nothing to compare with");
 	v->seen = calloc(t->n_events, sizeof(*v->seen));
 	v->addrs = calloc(t->n_ids, sizeof(*v->addrs));
 	v->pending = calloc(t->n_ids, sizeof(*v->pending));

@@ -33,7 +33,8 @@
 
 static const char *const recordings[] = { "llm_train", "llm_serve", "vision_train", "diffusion",
 					  "multi_stream" };
-static const char *const allocators[] = { "fixed", "slab", "segregated", "buddy", "hybrid" };
+static const char *const allocators[] = { "fixed", "slab", "segregated", "buddy", "hybrid",
+					     "torch" };
 
 /* A trace made ready. */
 struct job {

@@ -111,7 +111,7 @@ sim="--device=sim --repeat=1"
 run --help
 [ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --on-oom= --fail-on-oom --threads= --pace --repeat= --windows= --lenient \
+		--profile= --on-oom= --fail-on-oom --explain --threads= --pace --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -203,6 +203,38 @@ ok $? "--fail-on-oom without a failure: exit 0"
 run $sim --alloc=raw --wrap=fault:every=50 --on-oom=stop --json "$made"
 [ "$code" -eq 0 ] && has out '"status": "stopped"' '"on_oom": "stop"' && [ "$(grep -c '"count": 1,' out)" -ge 1 ]
 ok $? "--on-oom=stop"
+# 20 and 20 MiB are 64 for buddy; torch may hold no more than 30.
+run $sim --capacity=64MiB --alloc=buddy --alloc=torch:limit=30MiB --explain "$traces/tiny_oom.json"
+[ "$code" -eq 0 ] &&
+	has out '^buddy: event 3: alloc of 20 MiB on stream 0 failed: rounding: blocks of 40 MiB take up 64 MiB' \
+		'^torch: event 2: alloc of 20 MiB .*: limit: 20 MiB are live; .* 10 MiB over the limit of 30 MiB' \
+		'^    live      40 MiB in 2 blocks, 64 MiB as granted$' '^    stream 0  ' \
+		'^    tried     expandable_segments=true .*fails there too$' \
+		'limit=0  *serves it, fails later, at event 5$' '^    nearest   --alloc=torch:limit=0$' &&
+	! has out 'would help: --explain'
+ok $? "--explain: the reason, the facts, the setting that helps"
+printf '%s\n' '{"format":"gpupool-trace","version":1,"name":"held","events":[' \
+	'{"op":"alloc","id":1,"size":5242880},{"op":"alloc","id":2,"size":5242880},' \
+	'{"op":"alloc","id":3,"size":5242880},{"op":"alloc","id":4,"size":5242880},' \
+	'{"op":"free","id":1},{"op":"free","id":2},{"op":"free","id":3},' \
+	'{"op":"alloc","id":5,"size":12582912,"stream":77}]}' >held.json
+run $sim --capacity=24MiB --alloc=torch --explain "$work/held.json"
+[ "$code" -eq 0 ] &&
+	has out '^torch: event 7: alloc of 12 MiB on stream 1 failed: held by another stream: a piece of 15 MiB' \
+		'^    stream 0  5 MiB in 1 block; 15 MiB cached' '^    pool  *large: 0 B free on stream 1' \
+		'^    pinned    a segment of 20 MiB at 0x[0-9a-f]*, by 1 block of 5 MiB$' \
+		'^  *5 MiB  *stream 0, since event 3: 4 events$' '^    nearest   none of these serves it'
+ok $? "--explain: who holds what, and the block that is in the way"
+run $sim --capacity=64MiB --alloc=buddy --explain --json "$traces/tiny_oom.json"
+[ "$code" -eq 0 ] && has out '"oom": {' '"class": "rounding"' '"fragmented": 1' '"settings": \[' '"best_setting": null'
+ok $? "--explain --json"
+run $sim --capacity=64MiB --alloc=raw "$traces/tiny_oom.json"
+[ "$code" -eq 0 ] && has out 'would help: --explain$' && ! has out '^raw: event' &&
+	has box/gpupool-out/tiny-oom/result.json '"class": "over_capacity"' '"settings": null'
+ok $? "without --explain: the facts in the document, no settings, and a hint"
+run $sim --explain --alloc=raw "$made"
+[ "$code" -eq 0 ] && ! has out 'failed: '
+ok $? "--explain without a failure says nothing"
 run $sim --alloc=raw --wrap=fault:nth=3,result=error "$made"
 [ "$code" -eq 1 ] && has err '^gpupool-replay: raw: ' && has out '^raw .*error$' '^Runs without a result' &&
 	has box/gpupool-out/made/result.json '"status": "error"' '"why": "'

@@ -291,8 +291,8 @@ void threads_at_once(void **state)
 	for (unsigned round = 0; round < 2; round++) {
 		for (unsigned i = 0; i < N_THREADS; i++) {
 			workers[i] = (struct worker){ .a = p.a, .index = i };
-			assert_int_equal(pthread_create(&workers[i].thread, NULL, work,
-							&workers[i]), 0);
+			assert_int_equal(
+				pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
 		}
 		for (unsigned i = 0; i < N_THREADS; i++)
 			pthread_join(workers[i].thread, NULL);

@@ -20,7 +20,8 @@ int main(void)
 	if (r)
 		r = gp_device_open_sim(&config, &device, why, sizeof(why));
 	if (!r)
-		r = gp_allocator_create("segregated:classes=8", device, NULL, &pool, why, sizeof(why));
+		r = gp_allocator_create("segregated:classes=8", device, NULL, &pool, why,
+					sizeof(why));
 	if (!r)
 		r = gp_alloc(pool, &request, &block);
 	if (!r) { /* kernels and copies take (void *)(uintptr_t)block.addr */

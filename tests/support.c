@@ -93,7 +93,8 @@ bool test_intervals_add(struct test_intervals *s, uint64_t addr, uint64_t size, 
 {
 	if (test_intervals_overlap(s, addr, size))
 		return false;
-	intervals_insert(s, test_intervals_from(s, addr), (struct test_interval){ addr, size, tag });
+	intervals_insert(s, test_intervals_from(s, addr),
+			 (struct test_interval){ addr, size, tag });
 	return true;
 }
 
@@ -118,8 +119,9 @@ void test_intervals_cut(struct test_intervals *s, uint64_t addr, uint64_t size)
 
 		intervals_delete(s, i);
 		if (old.addr < addr)
-			intervals_insert(s, i++, (struct test_interval){ old.addr, addr - old.addr,
-									 old.tag });
+			intervals_insert(
+				s, i++,
+				(struct test_interval){ old.addr, addr - old.addr, old.tag });
 		if (old_end > end)
 			intervals_insert(s, i++,
 					 (struct test_interval){ end, old_end - end, old.tag });
@@ -319,8 +321,8 @@ const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint3
 		snprintf(text, sizeof(text),
 			 "0x%" PRIx64 " + %" PRIu64 " was freed on stream %u at moment %" PRIu64
 			 " of %" PRIu64 ", which stream %u waited for until %" PRIu64,
-			 v->addr, v->size, (unsigned)(v->tag & 0xff), v->tag >> 8, spy->now,
-			 stream, spy->seen[stream][v->tag & 0xff]);
+			 v->addr, v->size, (unsigned)(v->tag & 0xff), v->tag >> 8, spy->now, stream,
+			 spy->seen[stream][v->tag & 0xff]);
 		wrong = text;
 	}
 	test_intervals_cut(&spy->freed, addr, size);

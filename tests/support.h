@@ -54,14 +54,7 @@ uint64_t test_intervals_bytes(const struct test_intervals *s);
 #define SPY_STREAMS 8
 
 /* What a hook of the device can be told to do instead of its work. */
-enum spy_hook {
-	SPY_RESERVE,
-	SPY_CREATE,
-	SPY_MAP,
-	SPY_VA_RESERVE,
-	SPY_WAIT,
-	SPY_HOOK_N
-};
+enum spy_hook { SPY_RESERVE, SPY_CREATE, SPY_MAP, SPY_VA_RESERVE, SPY_WAIT, SPY_HOOK_N };
 
 /* Clocks: seen[to][from] is the moment up to which everything that `from` had queued is done
  * before what `to` queues from now on. Memory freed on a stream at a moment may be used on another
@@ -91,7 +84,7 @@ const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint3
 
 /* ---- what to test ---- */
 
-#define TEST_SPECS 3
+#define TEST_SPECS     3
 #define TEST_SPEC_SIZE 160
 
 /* "buddy:x=1" becomes "buddy:x=1,grow=vmm" and so on, where the allocator has a choice that the

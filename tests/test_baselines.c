@@ -18,13 +18,11 @@
 static const struct baseline {
 	const char *trace;
 	uint64_t load_bytes;
-	double buddy;       /* binary buddy, lowest address first */
+	double buddy;        /* binary buddy, lowest address first */
 	double power_of_two; /* power-of-two classes, never returned */
 } baselines[] = {
-	{ "llm_train", 9961490336, 1.940, 2.526 },
-	{ "llm_serve", 688460032, 1.267, 1.863 },
-	{ "vision_train", 4069464604, 1.055, 1.246 },
-	{ "multi_stream", 1717075968, 1.016, 1.832 },
+	{ "llm_train", 9961490336, 1.940, 2.526 },    { "llm_serve", 688460032, 1.267, 1.863 },
+	{ "vision_train", 4069464604, 1.055, 1.246 }, { "multi_stream", 1717075968, 1.016, 1.832 },
 	{ "diffusion", 522007744, 1.703, 1.869 },
 };
 

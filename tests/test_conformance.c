@@ -95,9 +95,8 @@ static void zero_bytes_are_address_zero(void **state)
 
 static void too_large_is_an_outcome(void **state)
 {
-	static const uint64_t sizes[] = { UINT64_MAX,	     GP_SIZE_MAX + 1,
-					  GP_SIZE_MAX,	     GP_SIZE_MAX - 1,
-					  UINT64_C(1) << 59, UINT64_C(1) << 48,
+	static const uint64_t sizes[] = { UINT64_MAX,       GP_SIZE_MAX + 1,   GP_SIZE_MAX,
+					  GP_SIZE_MAX - 1,  UINT64_C(1) << 59, UINT64_C(1) << 48,
 					  TEST_CAPACITY + 1 };
 	struct gp_usage before, after;
 	uint64_t addr;
@@ -338,8 +337,14 @@ static void double_free_is_refused(void **state)
 
 static void foreign_addresses_are_refused(void **state)
 {
-	static const uint64_t nowhere[] = { 1, 255, 256, 4096, UINT64_C(1) << 47, GP_SIZE_MAX,
-					    UINT64_MAX, UINT64_MAX & ~UINT64_C(255) };
+	static const uint64_t nowhere[] = { 1,
+					    255,
+					    256,
+					    4096,
+					    UINT64_C(1) << 47,
+					    GP_SIZE_MAX,
+					    UINT64_MAX,
+					    UINT64_MAX & ~UINT64_C(255) };
 	static const uint64_t inside[] = { 1, 128, 255, 256, 512, 4096, 30 * GP_KIB };
 	struct gp_allocator *other;
 	struct gp_request req = { .size = 5000 };

@@ -18,7 +18,6 @@
 
 #include "allocators/device.h"
 
-
 static struct gp_device *open_capacity(uint64_t capacity)
 {
 	struct gp_device_config cfg = { .capacity = capacity };

@@ -361,11 +361,11 @@ static uint64_t waits(struct bench *b)
 
 static void memory_changes_streams_with_one_wait(void **state)
 {
-	static const char *const specs[] = {
-		"fixed:block=1M,count=2,when_empty=refuse", "segregated:grow=prealloc,initial=2M",
-		"buddy:grow=prealloc,initial=2M", "slab:grow=prealloc,initial=2M",
-		"hybrid:grow=prealloc,initial=2M"
-	};
+	static const char *const specs[] = { "fixed:block=1M,count=2,when_empty=refuse",
+					     "segregated:grow=prealloc,initial=2M",
+					     "buddy:grow=prealloc,initial=2M",
+					     "slab:grow=prealloc,initial=2M",
+					     "hybrid:grow=prealloc,initial=2M" };
 
 	(void)state;
 	for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {

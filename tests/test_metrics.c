@@ -155,6 +155,14 @@ static void squares_are_exact(void **state)
 	sample(&m);
 	assert_true(m.hole_squares.high == 3);
 	assert_true(m.hole_squares.low == (UINT64_C(0) - (UINT64_C(1) << 34)) + 1);
+	/* Twice that carries, and borrows on the way back. */
+	add(&m, UINT64_C(1) << 40, (UINT64_C(1) << 33) - 1, false);
+	sample(&m);
+	assert_true(m.hole_squares.high == 7);
+	assert_true(m.hole_squares.low == (UINT64_C(0) - (UINT64_C(1) << 35)) + 2);
+	gone(&m, UINT64_C(1) << 40, (UINT64_C(1) << 33) - 1, false);
+	sample(&m);
+	assert_true(m.hole_squares.high == 3);
 	gp_metrics_fini(&m);
 }
 

@@ -21,12 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STREAMS 4
+#define STREAMS     4
 #define AUDIT_EVERY 64 /* operations */
 
 enum op_kind {
-	OP_ALLOC,       /* a: size, b: stream and alignment */
-	OP_FREE,        /* a: picks a live block            */
+	OP_ALLOC, /* a: size, b: stream and alignment */
+	OP_FREE,  /* a: picks a live block            */
 	OP_FREE_NEWEST,
 	OP_DOUBLE_FREE, /* a: picks an address freed before */
 	OP_TRIM,        /* a: how much to keep, in 256ths of what is reserved */
@@ -42,11 +42,11 @@ struct op {
 struct mix {
 	const char *name;
 	uint64_t capacity;
-	uint64_t lo, hi;       /* sizes, each doubling as likely as another */
-	unsigned alloc;        /* of 100 operations, while few blocks live  */
-	uint64_t live;         /* around so many blocks live at once        */
+	uint64_t lo, hi; /* sizes, each doubling as likely as another */
+	unsigned alloc;  /* of 100 operations, while few blocks live  */
+	uint64_t live;   /* around so many blocks live at once        */
 	unsigned streams;
-	unsigned aligned;      /* of 100 requests have an alignment         */
+	unsigned aligned; /* of 100 requests have an alignment         */
 };
 
 static const struct mix mixes[] = {
@@ -82,7 +82,8 @@ static bool model_wrong(struct model *m, const char *fmt, ...)
 static bool model_alloc(struct model *m, const struct op *op)
 {
 	unsigned lg_align = (unsigned)(op->b >> 8);
-	struct gp_request req = { .size = op->a, .stream = op->b & 0xff,
+	struct gp_request req = { .size = op->a,
+				  .stream = op->b & 0xff,
 				  .lg_align = (uint8_t)lg_align };
 	struct gp_block block;
 	const char *wrong;
@@ -172,9 +173,11 @@ static bool model_audit(struct model *m)
 	if (r)
 		return model_wrong(m, "check: %d: %s", r, text);
 	if (u.live_blocks != m->p.live.n || u.granted_bytes != bytes || u.reserved_bytes < bytes)
-		return model_wrong(m, "usage: %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64
-				   " bytes; the model has %zu, %" PRIu64, u.live_blocks,
-				   u.granted_bytes, u.reserved_bytes, m->p.live.n, bytes);
+		return model_wrong(m,
+				   "usage: %" PRIu64 " blocks, %" PRIu64 " of %" PRIu64
+				   " bytes; the model has %zu, %" PRIu64,
+				   u.live_blocks, u.granted_bytes, u.reserved_bytes, m->p.live.n,
+				   bytes);
 	if (u.event_waits != m->p.spy.waits)
 		return model_wrong(m, "usage: %" PRIu64 " waits, the device saw %" PRIu64,
 				   u.event_waits, m->p.spy.waits);
@@ -187,8 +190,7 @@ static bool model_step(struct model *m, const struct op *op)
 	case OP_ALLOC:
 		return model_alloc(m, op);
 	case OP_FREE:
-		return !m->p.live.n ||
-		       model_free(m, m->p.live.at[op->a % m->p.live.n].addr);
+		return !m->p.live.n || model_free(m, m->p.live.at[op->a % m->p.live.n].addr);
 	case OP_FREE_NEWEST: {
 		const struct test_interval *v = test_intervals_overlap(&m->p.live, m->newest, 1);
 
@@ -216,8 +218,7 @@ static size_t model_run(const char *spec, uint64_t capacity, const struct op *op
 
 	pool_open(&m.p, spec, NULL, capacity, 1);
 	for (i = 0; i < n; i++)
-		if (!model_step(&m, &ops[i]) ||
-		    ((i + 1) % audit_every == 0 && !model_audit(&m)))
+		if (!model_step(&m, &ops[i]) || ((i + 1) % audit_every == 0 && !model_audit(&m)))
 			break;
 	if (i == n && !(model_step(&m, &(struct op){ .kind = OP_FREE_ALL }) && model_audit(&m)))
 		i = n ? n - 1 : 0;
@@ -288,8 +289,8 @@ static size_t shrink(const char *spec, uint64_t capacity, struct op *ops, size_t
 
 static void print_ops(const struct op *ops, size_t n)
 {
-	static const char *const kinds[] = { "alloc", "free", "free-newest", "free-again", "trim",
-					     "free-all" };
+	static const char *const kinds[] = { "alloc",      "free", "free-newest",
+					     "free-again", "trim", "free-all" };
 
 	for (size_t i = 0; i < n; i++) {
 		printf("#   %s", kinds[ops[i].kind]);

@@ -51,11 +51,13 @@ static void sizes_are_read(void **state)
 		{ "12B", 12 },
 		{ "18446744073709551615", UINT64_MAX },
 	};
+	/* clang-format off */
 	static const char *const bad[] = {
-		"",	"-1",	 "+1",	 " 1",	  "1 ",	    "x",	  "K",	  "1X",
-		"1KK",	"1.K",	 ".5K",	 "1.5",	  "1e3",    "0x10",	  "1KiBs", "nan",
-		"1,000", "18446744073709551616", "18014398509481984K", "16777216T", "inf",
+		"", "-1", "+1", " 1", "1 ", "x", "K", "1X", "1KK", "1.K", ".5K", "1.5", "1e3",
+		"0x10", "1KiBs", "nan", "inf", "1,000", "18446744073709551616",
+		"18014398509481984K", "16777216T",
 	};
+	/* clang-format on */
 	uint64_t v;
 
 	(void)state;
@@ -222,8 +224,8 @@ static void several_threads_get_the_decorator(void **state)
 
 static void results_have_words(void **state)
 {
-	static const int results[] = { GP_OK,	GP_NOMEM,  GP_REFUSED, GP_HELD, -EINVAL,
-				       -EALREADY, -EILSEQ, -EIO,       99 };
+	static const int results[] = { GP_OK,     GP_NOMEM, GP_REFUSED, GP_HELD, -EINVAL,
+				       -EALREADY, -EILSEQ,  -EIO,       99 };
 
 	(void)state;
 	for (size_t i = 0; i < GP_ARRAY_LEN(results); i++) {

@@ -80,8 +80,10 @@ static int liar_free(struct gp_allocator *a, uint64_t addr)
 {
 	int r = lie == LIE_REFUSES_OWN ? -EINVAL : honest->free(a, addr);
 
-	return (r == -EINVAL && lie == LIE_TAKES_FOREIGN) ||
-	       (r == -EALREADY && lie == LIE_TAKES_TWICE) ? 0 : r;
+	if ((r == -EINVAL && lie == LIE_TAKES_FOREIGN) ||
+	    (r == -EALREADY && lie == LIE_TAKES_TWICE))
+		return 0;
+	return r;
 }
 
 static void liar_usage(const struct gp_allocator *a, struct gp_usage *out)
@@ -267,7 +269,8 @@ static void close_pool(void *pool)
 
 static void check_tells_of_leaks_when_asked(void **state)
 {
-	static const char *const quiet[] = { "check", NULL }, *const loud[] = { "check:leaks=yes", NULL };
+	static const char *const quiet[] = { "check", NULL };
+	static const char *const loud[] = { "check:leaks=yes", NULL };
 	char text[300];
 	uint64_t addr;
 	struct pool p;
@@ -416,8 +419,9 @@ static void threads_bounds_what_it_caches(void **state)
 		struct gp_usage inner;
 
 		for (size_t i = 0; i < 64; i++)
-			assert_int_equal(pool_alloc(&p, test_log_uniform(&seed, 1, GP_MIB), 0, 0,
-						    &addr[i]), 0);
+			assert_int_equal(
+				pool_alloc(&p, test_log_uniform(&seed, 1, GP_MIB), 0, 0, &addr[i]),
+				0);
 		pool_free_all(&p);
 		gp_usage(p.a->inner, &inner);
 		assert_true(inner.granted_bytes <= 5 * GP_MIB / 4);
@@ -451,7 +455,7 @@ static void threads_survives_a_failing_inner(void **state)
 
 /* Blocks travel: what one thread allocated another frees. More threads than env.threads. */
 #define TRAVELLERS 6
-#define SLOTS 512
+#define SLOTS      512
 
 struct travel {
 	struct gp_allocator *a;

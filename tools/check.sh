@@ -16,6 +16,9 @@ the format of the sources counts as one test more.
   --sanitize   once more under AddressSanitizer and UndefinedBehaviorSanitizer
   --tsan       the tests with threads once more under ThreadSanitizer
   --valgrind   unit and conformance tests once more under valgrind
+  --long       every recording against the model of PyTorch's allocator: those in
+               traces/ and in the folder that GPUPOOL_RECORDINGS names, if any
+  --long=DIR   the same with the recordings in DIR
   --werror     warnings of the compiler are errors
   --help       this text
 
@@ -24,7 +27,7 @@ test by itself. Exit: 0 all passed, 1 something failed, 2 usage.
 TEXT
 }
 
-sanitize=false tsan=false valgrind=false
+sanitize=false tsan=false valgrind=false long=false recordings=${GPUPOOL_RECORDINGS:-}
 options=(--buildtype=debug)
 needs=(compiler meson ninja pkg-config jansson sqlite zlib cmocka gnuplot python)
 for arg in "$@"; do
@@ -32,11 +35,17 @@ for arg in "$@"; do
     --sanitize) sanitize=true ;;
     --tsan) tsan=true ;;
     --valgrind) valgrind=true needs+=(valgrind) ;;
+    --long) long=true ;;
+    --long=?*) long=true recordings=${arg#*=} ;;
     --werror) options+=(-Dwerror=true) ;;
     -h | --help) usage && exit 0 ;;
     *) printf 'check.sh: unknown option "%s"\n\n' "$arg" >&2 && usage >&2 && exit 2 ;;
   esac
 done
+
+[ -z "$recordings" ] || [ -d "$recordings" ] || {
+  printf 'check.sh: %s: no such folder of recordings\n' "$recordings" >&2 && exit 2
+}
 
 passed=0 failed=0
 
@@ -141,11 +150,26 @@ run_valgrind() {
     --setup=valgrind
 }
 
+# One case for each recording; anything but a difference in one (exit 1) is a case of its own.
+run_long() {
+  local line
+  say 'Verifying recordings'
+  while read -r line; do
+    printf '%s\n' "$line" >&2
+    case $line in
+      'ok '*) passed=$((passed + 1)) ;;
+      'not ok '*) failed=$((failed + 1)) ;;
+    esac
+  done < <("$root/tools/verify_recordings.py" "$root/build-debug/tools/gpupool-replay" \
+    "$root/traces" ${recordings:+"$recordings"} || [ $? = 1 ] || echo "not ok - tools/verify_recordings.py")
+}
+
 install_missing "${needs[@]}"
 check_format
 if build_or_count build "$root/build-debug" "${options[@]}"; then
   run_tests 'all tests' "$root/build-debug"
   ! $valgrind || run_valgrind
+  ! $long || run_long
 fi
 ! $sanitize || run_sanitized
 ! $tsan || run_tsan

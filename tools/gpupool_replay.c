@@ -15,6 +15,7 @@
 #include "replay/atomic_file.h"
 #include "replay/report.h"
 #include "replay/verify.h"
+#include "replay_explain.h"
 #include "replay_list.h"
 #include "replay_setup.h"
 #include "replay_table.h"
@@ -77,9 +78,16 @@ static int verify(const struct replay *r, const struct gp_trace *trace, struct g
 		return CLI_USAGE;
 	}
 	run->verified = true;
-	if (v->diverged)
-		cli_error("%s: differs from the recording: %s", run->spec, v->first);
-	return v->diverged ? CLI_FAILED : CLI_OK;
+	if (!v->diverged) {
+		cli_note("%s: the recording agrees in all %llu addresses and device calls",
+			 run->spec, (unsigned long long)v->compared);
+		return CLI_OK;
+	}
+	cli_error("%s: differs from the recording: %s", run->spec, v->first);
+	if (!trace->device_bytes && !engine->device_config.capacity)
+		cli_note("the recording does not say how large its card was: --capacity does, and "
+			 "expandable segments depend on it");
+	return CLI_FAILED;
 }
 
 /* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */
@@ -125,6 +133,8 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 		fputs(json, stdout);
 	} else {
 		replay_table_print(stdout, report, cli_colour(stdout), cli_columns(stdout));
+		if (r->options.explain)
+			replay_explain_print(stdout, report, cli_colour(stdout));
 		if (dir)
 			replay_table_hint(stdout, dir);
 	}

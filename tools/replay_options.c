@@ -175,6 +175,8 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 	(void)value;
 	if (strcmp(name, "fail-on-oom") == 0)
 		o->fail_on_oom = true;
+	else if (strcmp(name, "explain") == 0)
+		o->explain = true;
 	else if (strcmp(name, "list") == 0)
 		o->list = true;
 	else if (strcmp(name, "verify-recording") == 0)
@@ -198,6 +200,8 @@ static const struct cli_option options[] = {
 	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
 	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
 	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
+	{ "explain", NULL, "explain the first failure, and find a setting that helps",
+	  parse_flag },
 	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },

@@ -31,7 +31,7 @@ struct replay_options {
 	const char *json_file; /* ... or as well, in this file */
 	uint64_t repeat, windows, threads;
 	double pace; /* 0: as fast as possible */
-	bool stop_on_oom, fail_on_oom, list;
+	bool stop_on_oom, fail_on_oom, explain, list;
 	bool verify; /* each `torch` against what the trace recorded */
 };
 

@@ -3,8 +3,8 @@
  * replay_table: one row per allocator, aligned, in units for people, the best of each column
  * marked.
  *
- * Shape       a column is a title and a function from a run to its figure and its text; widths
- *             come from the contents, so that the table is as narrow as it can be.
+ * Shape       columns (replay_columns.h) tell what to write; widths come from the contents, so that
+ *             the table is as narrow as it can be.
  * Best        the lowest figure of a column, among the runs that served every request: holding
  *             little by refusing much is no merit. Runs whose texts read the same share the mark;
  *             where all do, nothing is marked.
@@ -15,9 +15,8 @@
 #include <string.h>
 
 #include "cli.h"
+#include "replay_columns.h"
 #include "replay_table.h"
-
-#define CELL_SIZE 40u
 
 #define BOLD_GREEN "\033[1;32m"
 #define BOLD_RED   "\033[1;31m"
@@ -25,150 +24,10 @@
 #define BOLD       "\033[1m"
 #define PLAIN      "\033[0m"
 
-struct column {
-	const char *group; /* the same word in neighbours joins them; NULL: none from here on */
-	const char *title;
-	/* Writes the text (CELL_SIZE bytes) and returns the figure to compare; NAN: none. */
-	double (*cell)(const struct gp_run *run, char *text);
-	bool ranked;  /* the lowest is the best */
-	bool clocked; /* a time of one call: no finer than the clock's steps */
-};
-
-/* ---- the columns ---- */
-
-static double cell_name(const struct gp_run *run, char *text)
-{
-	snprintf(text, CELL_SIZE, "%s", run->label);
-	return NAN;
-}
-
-static double cell_reserved(const struct gp_run *run, char *text)
-{
-	cli_bytes(text, run->memory.peak_reserved);
-	return (double)run->memory.peak_reserved;
-}
-
-static double percent(double ratio, const char *sign, char *text)
-{
-	double p = ratio * 100;
-
-	snprintf(text, CELL_SIZE, "%s%.*f %%", p > 0 ? sign : "", p < 999.95 ? 1 : 0, p);
-	return ratio;
-}
-
-static double cell_overhead(const struct gp_run *run, char *text)
-{
-	return percent(run->memory.overhead, "+", text);
-}
-
-static double cell_internal(const struct gp_run *run, char *text)
-{
-	return percent(run->fragmentation.internal_at_peak, "", text);
-}
-
-static double cell_external(const struct gp_run *run, char *text)
-{
-	return percent(run->fragmentation.external_at_peak, "", text);
-}
-
-static double percentile(const struct gp_hist *h, double p, char *text)
-{
-	double ns = (double)gp_hist_percentile(h, p);
-
-	if (!h->count) {
-		snprintf(text, CELL_SIZE, "-");
-		return NAN;
-	}
-	cli_time(text, ns);
-	return ns;
-}
-
-static double cell_alloc_p50(const struct gp_run *run, char *text)
-{
-	return percentile(&run->alloc_ns, 50, text);
-}
-
-static double cell_alloc_p99(const struct gp_run *run, char *text)
-{
-	return percentile(&run->alloc_ns, 99, text);
-}
-
-static double cell_free_p50(const struct gp_run *run, char *text)
-{
-	return percentile(&run->free_ns, 50, text);
-}
-
-static double cell_free_p99(const struct gp_run *run, char *text)
-{
-	return percentile(&run->free_ns, 99, text);
-}
-
-static double cell_own(const struct gp_run *run, char *text)
-{
-	if (!run->throughput.ops) {
-		snprintf(text, CELL_SIZE, "-");
-		return NAN;
-	}
-	cli_time(text, run->throughput.ns_per_op);
-	return run->throughput.ns_per_op;
-}
-
-static double cell_device_time(const struct gp_run *run, char *text)
-{
-	cli_time(text, (double)run->driver.time_ns);
-	return (double)run->driver.time_ns;
-}
-
-static double cell_device_calls(const struct gp_run *run, char *text)
-{
-	uint64_t calls = run->driver.allocs + run->driver.frees + run->driver.maps +
-			 run->driver.unmaps + run->driver.syncs + run->driver.event_waits;
-
-	cli_number(text, calls);
-	return (double)calls;
-}
-
-static double cell_failed(const struct gp_run *run, char *text)
-{
-	if (run->failures.count)
-		cli_number(text, run->failures.count);
-	else
-		snprintf(text, CELL_SIZE, "-");
-	return NAN;
-}
-
-static double cell_status(const struct gp_run *run, char *text)
-{
-	snprintf(text, CELL_SIZE, "%s",
-		 run->status == GP_STATUS_OK ? "" : gp_status_name(run->status));
-	return NAN;
-}
-
-static const struct column columns[] = {
-	{ "", "allocator", cell_name, false, false },
-	{ "memory", "reserved", cell_reserved, true, false },
-	{ "memory", "overhead", cell_overhead, true, false },
-	{ "lost", "internal", cell_internal, true, false },
-	{ "lost", "external", cell_external, true, false },
-	{ "alloc", "p50", cell_alloc_p50, true, true },
-	{ "alloc", "p99", cell_alloc_p99, true, true },
-	{ "free", "p50", cell_free_p50, true, true },
-	{ "free", "p99", cell_free_p99, true, true },
-	{ "own", "per op", cell_own, true, false },
-	{ "device", "time", cell_device_time, true, false },
-	{ "device", "calls", cell_device_calls, true, false },
-	{ NULL, "failed", cell_failed, false, false },
-	{ NULL, "status", cell_status, false, false },
-};
-
-#define N_COLUMNS     GP_ARRAY_LEN(columns)
-#define COLUMN_STATUS (N_COLUMNS - 1)
-#define COLUMN_FAILED (N_COLUMNS - 2)
-
 /* ---- layout ---- */
 
 struct cell {
-	char text[CELL_SIZE];
+	char text[COLUMN_TEXT];
 	double figure;
 	bool best;
 };
@@ -471,6 +330,8 @@ static void print_failures(const struct table *t)
 		if (is_rated(t->report->runs[i]))
 			fprintf(t->out, " %s", t->report->runs[i]->label);
 	fputs(none_kept ? " none of these\n" : "\n", t->out);
+	if (t->report->config && !t->report->config->explain)
+		fputs("Why, and which settings would help: --explain\n", t->out);
 }
 
 static void print_errors(const struct table *t)

@@ -168,7 +168,7 @@ static int nsight_choose_device(struct gp_nsight *n)
 {
 	const struct gp_trace_options *options = gp_trace_builder_options(n->builder);
 	uint64_t busiest = 0, device;
-	uint32_t n_devices, before = n->n;
+	uint32_t n_devices = 0, before = n->n;
 	int r = nsight_busiest(n, &busiest, &n_devices);
 
 	if (r)
