@@ -37,14 +37,14 @@
 #include <stdlib.h>
 
 #define BUDDY_FRESH UINT16_MAX
-#define BUDDY_NONE GP_INDEX_NONE
+#define BUDDY_NONE  GP_INDEX_NONE
 /* Where larger blocks waited to be merged too, some recordings needed up to 5 % more memory. */
-#define BUDDY_QUICK "256K"
+#define BUDDY_QUICK       "256K"
 #define BUDDY_QUICK_SHARE 8
 /* What the index says of a block: state, order, stream of the last user. */
-#define BUDDY_USED 0u
-#define BUDDY_MERGED 1u
-#define BUDDY_QUICKLY 2u
+#define BUDDY_USED     0u
+#define BUDDY_MERGED   1u
+#define BUDDY_QUICKLY  2u
 #define BUDDY_LG_STATE 22
 #define BUDDY_LG_ORDER 16
 
@@ -62,8 +62,8 @@ struct buddy {
 	struct buddy_free **free; /* [0] fresh, [1 + stream] */
 	uint32_t n_free;
 	struct gp_unit_space space;
-	unsigned lg_min;   /* log2 of bytes */
-	unsigned n_orders; /* the space is one block of order n_orders - 1 */
+	unsigned lg_min;             /* log2 of bytes */
+	unsigned n_orders;           /* the space is one block of order n_orders - 1 */
 	struct gp_addr_index blocks; /* 1 + unit -> what starts there */
 	uint64_t live, granted_bytes;
 };
@@ -504,8 +504,8 @@ static int buddy_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct buddy *b = gp_state(a);
 	uint64_t unit = gp_unit_space_unit(&b->space, addr), size;
-	uint32_t i = unit == GP_BITSET_NONE ? GP_INDEX_NONE :
-					      gp_addr_index_probe(&b->blocks, unit + 1);
+	uint32_t i =
+		unit == GP_BITSET_NONE ? GP_INDEX_NONE : gp_addr_index_probe(&b->blocks, unit + 1);
 	uint32_t value = i == GP_INDEX_NONE ? BUDDY_NONE : gp_addr_index_value(&b->blocks, i);
 	unsigned order = buddy_order(value);
 	uint16_t stream = buddy_stream(value);
@@ -562,11 +562,11 @@ static int buddy_init(struct gp_allocator *a)
 		return r;
 	b->n_orders = lg_space - b->lg_min + 1;
 	if (b->min_block > b->pool.page || b->n_orders > GP_ORDERS)
-		r = gp_allocator_why(a, -EINVAL, "min_block=%llu: expected %llu to %llu on this device",
-				     (unsigned long long)b->min_block,
-				     (unsigned long long)(UINT64_C(1) << (lg_space + 1)) >>
-					     GP_ORDERS,
-				     (unsigned long long)b->pool.page);
+		r = gp_allocator_why(
+			a, -EINVAL, "min_block=%llu: expected %llu to %llu on this device",
+			(unsigned long long)b->min_block,
+			(unsigned long long)(UINT64_C(1) << (lg_space + 1)) >> GP_ORDERS,
+			(unsigned long long)b->pool.page);
 	if (!r)
 		r = gp_unit_space_init(&b->space, &b->pool, b->lg_min, lg_space - b->lg_min);
 	if (!r)
@@ -660,7 +660,8 @@ static int buddy_check(const struct gp_allocator *a, FILE *why)
 		r = buddy_each(b, e, buddy_total, &t);
 	for (uint32_t i = 0; i < b->n_free; i++) {
 		t.in_sets += (gp_order_sets_units(&b->free[i]->merged) +
-			      gp_order_sets_units(&b->free[i]->quick)) << b->lg_min;
+			      gp_order_sets_units(&b->free[i]->quick))
+			     << b->lg_min;
 		t.kept += b->free[i]->quick_bytes;
 	}
 	if (r || (t.quick == t.kept && t.live == b->live && t.granted == b->granted_bytes &&
@@ -700,12 +701,20 @@ static int buddy_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 }
 
 static const struct gp_option buddy_options[] = {
-	{ .name = "min_block", .help = "smallest block", .type = GP_OPTION_SIZE,
-	  .offset = offsetof(struct buddy, min_block), .default_text = "512", .min = GP_ALIGN,
-	  .max = 2 * GP_MIB, .pow2 = true },
-	{ .name = "quick", .help = "largest block kept whole for the next of its order (0: none)",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct buddy, quick),
-	  .default_text = BUDDY_QUICK, .max = GP_GIB },
+	{ .name = "min_block",
+	  .help = "smallest block",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct buddy, min_block),
+	  .default_text = "512",
+	  .min = GP_ALIGN,
+	  .max = 2 * GP_MIB,
+	  .pow2 = true },
+	{ .name = "quick",
+	  .help = "largest block kept whole for the next of its order (0: none)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct buddy, quick),
+	  .default_text = BUDDY_QUICK,
+	  .max = GP_GIB },
 	GP_POOL_CHUNK_OPTION(struct buddy, pool.opt.chunk, "arena"),
 	GP_POOL_OPTIONS(struct buddy, pool.opt),
 	{ .name = NULL },

@@ -27,11 +27,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define SEG_NEAR 8    /* blocks that fit=good looks at */
+#define SEG_NEAR 8 /* blocks that fit=good looks at */
 /* In the recordings no larger bound gained anything, and blocks above 32 KiB that wait to be joined
  * made the heap larger by up to 1 %. */
-#define SEG_QUICK "32K"
-#define SEG_QUICK_MAX (GP_ALIGN * (GP_QUICK_KEYS - 1))
+#define SEG_QUICK          "32K"
+#define SEG_QUICK_MAX      (GP_ALIGN * (GP_QUICK_KEYS - 1))
 #define SEG_LG_QUICK_SHARE 5 /* of what is held */
 
 enum seg_fit {
@@ -50,7 +50,7 @@ struct seg {
 	struct gp_free_tiles f;
 	struct gp_streams streams;
 	uint32_t quick_units; /* largest quick block */
-	uint32_t drained; /* tier: the one wholly free range that is kept */
+	uint32_t drained;     /* tier: the one wholly free range that is kept */
 	uint64_t live, granted_units;
 };
 
@@ -96,9 +96,9 @@ static int seg_drop_within(struct seg *s, uint32_t n, uint64_t keep, uint64_t *r
 		if (!gp_pool_range_within(&s->pool, b->addr, b->addr + gp_tile_bytes(b), &range))
 			return 0;
 		if (tier && b->stream != GP_FREE_FRESH)
-			r = gp_streams_wait(&s->streams, b->stream,
-					    (uint32_t)gp_range_set_at(&s->pool.ranges,
-								      range.addr)->tag);
+			r = gp_streams_wait(
+				&s->streams, b->stream,
+				(uint32_t)gp_range_set_at(&s->pool.ranges, range.addr)->tag);
 		if (!r)
 			r = gp_tiling_room(&s->f.t, 2);
 		if (r)
@@ -222,7 +222,7 @@ static int seg_grow(struct seg *s, uint32_t units, uint16_t stream, uint32_t *ou
 		gp_streams_freed(&s->streams, stream);
 	if (!r)
 		*out = gp_free_tiles_release(&s->f, gp_tiling_add(&s->f.t, range, tag),
-				   s->f.coalesce ? stream : tag);
+					     s->f.coalesce ? stream : tag);
 	return r;
 }
 
@@ -439,8 +439,8 @@ static int seg_alloc(struct gp_allocator *a, const struct gp_request *req, struc
 		      s->f.coalesce && units <= UINT32_MAX)) {
 		struct gp_free_lists *f = s->f.lists[stream + 1];
 
-		n = units <= s->quick_units ? gp_quick_pop(&f->quick, &s->f.t, (unsigned)units) :
-					      GP_TILE_NIL;
+		n = units <= s->quick_units ? gp_quick_pop(&f->quick, &s->f.t, (unsigned)units)
+					    : GP_TILE_NIL;
 		if (n) {
 			seg_give(s, n, out);
 			return 0;
@@ -466,9 +466,9 @@ static inline int seg_keep(struct seg *s, uint32_t n)
 
 	gp_quick_push(q, &s->f.t, n, s->f.t.tiles[n].units);
 	return GP_LIKELY(q->units <= s->pool.reserved_bytes >>
-					     (GP_TILE_LG_UNIT + SEG_LG_QUICK_SHARE)) ?
-		       0 :
-		       seg_flush(s, stream);
+			 (GP_TILE_LG_UNIT + SEG_LG_QUICK_SHARE))
+		       ? 0
+		       : seg_flush(s, stream);
 }
 
 /* No block starts here. Below a parent it may be one that the parent gave to somebody else. */
@@ -573,17 +573,30 @@ static int seg_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 }
 
 static const struct gp_option seg_options[] = {
-	{ .name = "classes", .help = "size classes in each doubling", .type = GP_OPTION_COUNT,
-	  .offset = offsetof(struct seg, classes), .default_text = "8", .min = 1,
-	  .max = 1 << GP_BINS_LG_STEPS_MAX, .pow2 = true },
-	{ .name = "fit", .help = "which block of a class is taken", .type = GP_OPTION_CHOICE,
-	  .offset = offsetof(struct seg, fit), .default_text = "good",
+	{ .name = "classes",
+	  .help = "size classes in each doubling",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct seg, classes),
+	  .default_text = "8",
+	  .min = 1,
+	  .max = 1 << GP_BINS_LG_STEPS_MAX,
+	  .pow2 = true },
+	{ .name = "fit",
+	  .help = "which block of a class is taken",
+	  .type = GP_OPTION_CHOICE,
+	  .offset = offsetof(struct seg, fit),
+	  .default_text = "good",
 	  .choices = seg_fit_choices },
-	{ .name = "coalesce", .help = "join free neighbours; false: blocks keep their class",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct seg, f.coalesce),
+	{ .name = "coalesce",
+	  .help = "join free neighbours; false: blocks keep their class",
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct seg, f.coalesce),
 	  .default_text = "true" },
-	{ .name = "quick", .help = "largest block kept whole for the next of its size (0: none)",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct seg, quick), .default_text = SEG_QUICK,
+	{ .name = "quick",
+	  .help = "largest block kept whole for the next of its size (0: none)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct seg, quick),
+	  .default_text = SEG_QUICK,
 	  .max = SEG_QUICK_MAX },
 	GP_POOL_CHUNK_OPTION(struct seg, pool.opt.chunk, "chunk"),
 	GP_POOL_OPTIONS(struct seg, pool.opt),

@@ -29,11 +29,11 @@
 struct gp_allocator;
 
 struct gp_request {
-	uint64_t size;     /* bytes, as asked for; 1 .. GP_SIZE_MAX inside a hook */
-	uint32_t stream;   /* dense index; 0 is the default stream                */
-	uint16_t thread;   /* dense index; 0 in a single-threaded program         */
-	uint8_t lg_align;  /* log2 of the alignment; below GP_ALIGN means GP_ALIGN */
-	uint8_t pool;      /* 0; else a pool of the program's own (a CUDA graph's, a MemPool), whose
+	uint64_t size;    /* bytes, as asked for; 1 .. GP_SIZE_MAX inside a hook */
+	uint32_t stream;  /* dense index; 0 is the default stream                */
+	uint16_t thread;  /* dense index; 0 in a single-threaded program         */
+	uint8_t lg_align; /* log2 of the alignment; below GP_ALIGN means GP_ALIGN */
+	uint8_t pool;     /* 0; else a pool of the program's own (a CUDA graph's, a MemPool), whose
 			    * memory an allocator that knows of pools keeps apart */
 };
 
@@ -62,12 +62,12 @@ enum gp_cap {
 #define GP_OPTION_TEXT_MAX 96
 
 enum gp_option_type {
-	GP_OPTION_SIZE,   /* uint64_t, bytes: 64K, 2MiB, 1048576 */
-	GP_OPTION_COUNT,  /* uint64_t                            */
-	GP_OPTION_BOOL,   /* bool: true|false, yes|no, 1|0       */
-	GP_OPTION_CHOICE, /* unsigned: index into choices        */
+	GP_OPTION_SIZE,     /* uint64_t, bytes: 64K, 2MiB, 1048576 */
+	GP_OPTION_COUNT,    /* uint64_t                            */
+	GP_OPTION_BOOL,     /* bool: true|false, yes|no, 1|0       */
+	GP_OPTION_CHOICE,   /* unsigned: index into choices        */
 	GP_OPTION_FRACTION, /* double, 0 .. 1                    */
-	GP_OPTION_TEXT,   /* char[GP_OPTION_TEXT_MAX], which init makes sense of; a comma only inside
+	GP_OPTION_TEXT, /* char[GP_OPTION_TEXT_MAX], which init makes sense of; a comma only inside
 			   * [brackets]                          */
 };
 
@@ -86,10 +86,10 @@ struct gp_option {
 typedef int gp_walk_fn(void *arg, struct gp_range range, bool live);
 
 struct gp_allocator_ops {
-	const char *name;    /* [a-z][a-z0-9_]*                       */
-	const char *summary; /* one line for --list                   */
-	unsigned caps;       /* enum gp_cap                           */
-	size_t state_size;   /* the core gives this much zeroed state */
+	const char *name;                /* [a-z][a-z0-9_]*                       */
+	const char *summary;             /* one line for --list                   */
+	unsigned caps;                   /* enum gp_cap                           */
+	size_t state_size;               /* the core gives this much zeroed state */
 	const struct gp_option *options; /* ends with .name == NULL; NULL: none */
 
 	/* Required. */
@@ -129,10 +129,10 @@ struct gp_allocator_ops {
 
 /* What is known about the job beforehand. Zero means not known. */
 struct gp_env {
-	unsigned threads;        /* threads that will call; 0 and 1 are the same    */
-	unsigned streams;        /* streams that requests name                      */
-	uint64_t typical_size;   /* 90 % of the requests are at most this large     */
-	uint64_t typical_live;   /* most of those alive at one moment               */
+	unsigned threads;      /* threads that will call; 0 and 1 are the same    */
+	unsigned streams;      /* streams that requests name                      */
+	uint64_t typical_size; /* 90 % of the requests are at most this large     */
+	uint64_t typical_live; /* most of those alive at one moment               */
 };
 
 struct gp_allocator {
@@ -144,8 +144,8 @@ struct gp_allocator {
 	 * memory; set by whoever calls gp_defer, or NULL. Calls nothing back. */
 	void (*completed)(void *arg, uint64_t addr, uint32_t ticket);
 	void *completed_arg;
-	uint64_t cache_max;  /* pools: largest block worth a per-thread cache; set by gp_pool */
-	char why[160];       /* the last refusal by init, for people */
+	uint64_t cache_max; /* pools: largest block worth a per-thread cache; set by gp_pool */
+	char why[160];      /* the last refusal by init, for people */
 	_Alignas(16) unsigned char state[];
 };
 

@@ -20,8 +20,8 @@
  *           driver's in 35 % of 2 496 cases, more than any of 15 other rules tried (lowest hole:
  *           28 %, best fit: 23 %, oldest: 6 %). Programs that seldom give ranges back fit far
  *           better (gpt_train: 116 of 140 placements) than those that keep doing so. From the
- *           places of one run, what 32 others of four programs reserved came out exact in 31 cases
- *           (without: 30), and all their device calls in 30 (27); results/whatif/README.md.
+ *           places of its first run, what 32 runs of four programs reserved came out exact in 31
+ *           cases (without: 30), and their device calls too in 30 (27); results/whatif/README.md.
  * Cost      O(log n) for the neighbours; the most recent hole that fits by size classes: exact up
  *           to 62 MiB, above it within the request's own class (an eighth of a doubling) by walk
  * Threads   the caller serialises
@@ -39,7 +39,8 @@ struct gp_sim_hole;
 /* Where a range was put, and which range of the same size comes next. */
 struct gp_sim_place {
 	uint64_t addr, size;
-	uint32_t order; /* in which they were put there; of those of a size, first: how many are used */
+	uint32_t
+		order; /* in which they were put there; of those of a size, first: how many are used */
 };
 
 struct gp_sim_space {
@@ -47,7 +48,7 @@ struct gp_sim_space {
 	struct gp_sim_hole *bins[GP_SIM_SPACE_BINS];      /* most recent first */
 	uint64_t occupied[(GP_SIM_SPACE_BINS + 63) / 64]; /* bit b: bins[b] is not empty */
 	uint64_t frontier;
-	uint64_t clock; /* changes of holes so far */
+	uint64_t clock;              /* changes of holes so far */
 	struct gp_sim_place *places; /* by size, then in order; NULL: none, or no longer */
 	uint32_t n_places;
 };

@@ -37,7 +37,7 @@ struct check {
 	bool fill;
 	bool leaks;
 
-	bool serial; /* the inner allocator is for one thread */
+	bool serial;          /* the inner allocator is for one thread */
 	struct gp_usage base; /* when the shadow began */
 	pthread_mutex_t lock;
 	struct gp_range_set shadow;  /* tag: number of the request */
@@ -120,8 +120,8 @@ static int check_enter(struct gp_allocator *a, const struct gp_block *block)
 		return r;
 	other = gp_range_set_floor(&c->shadow, block->addr + block->granted - 1);
 	return check_violation(a,
-			       "gave 0x%" PRIx64 " of %" PRIu64 " bytes over the live block 0x%" PRIx64
-			       " of request %" PRIu64,
+			       "gave 0x%" PRIx64 " of %" PRIu64
+			       " bytes over the live block 0x%" PRIx64 " of request %" PRIu64,
 			       block->addr, block->granted, other->addr, other->tag);
 }
 
@@ -231,8 +231,7 @@ static int check_free(struct gp_allocator *a, uint64_t addr)
 	int r, s = 0;
 
 	pthread_mutex_lock(&c->lock);
-	known = !gp_range_set_at(&c->pending, addr) &&
-		!gp_range_set_remove(&c->shadow, addr, &e);
+	known = !gp_range_set_at(&c->pending, addr) && !gp_range_set_remove(&c->shadow, addr, &e);
 	if (known && c->fill)
 		s = check_sample(a, &e);
 	if (!c->serial)
@@ -276,7 +275,8 @@ static int check_enter_pending(struct gp_allocator *a, uint64_t addr, uint32_t t
 	const struct gp_range_entry *e = gp_range_set_at(&c->shadow, addr);
 
 	if (!e)
-		return check_violation(a, "deferred the free of 0x%" PRIx64 ", no live block", addr);
+		return check_violation(a, "deferred the free of 0x%" PRIx64 ", no live block",
+				       addr);
 	gp_range_set_remove(&c->pending, addr, NULL);
 	return gp_range_set_insert(&c->pending, addr, e->size, ticket);
 }
@@ -454,11 +454,15 @@ static void check_fini(struct gp_allocator *a)
 }
 
 static const struct gp_option check_options[] = {
-	{ .name = "fill", .help = "write every block and look at it again before it is freed",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct check, fill),
+	{ .name = "fill",
+	  .help = "write every block and look at it again before it is freed",
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct check, fill),
 	  .default_text = "false" },
-	{ .name = "leaks", .help = "at the end, tell of blocks that were never freed",
-	  .type = GP_OPTION_BOOL, .offset = offsetof(struct check, leaks),
+	{ .name = "leaks",
+	  .help = "at the end, tell of blocks that were never freed",
+	  .type = GP_OPTION_BOOL,
+	  .offset = offsetof(struct check, leaks),
 	  .default_text = "false" },
 	{ 0 },
 };

@@ -35,10 +35,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CACHES_MAX 1024            /* threads with a cache of their own                */
+#define CACHES_MAX  1024           /* threads with a cache of their own                */
 #define STREAMS_MAX 4096           /* streams with magazines; blocks of others pass by */
 #define BATCH_BYTES (256 * GP_KIB) /* at most so much is fetched at once, and ...      */
-#define BATCH_MAX 32               /* ... so many blocks                               */
+#define BATCH_MAX   32             /* ... so many blocks                               */
 
 struct threads {
 	/* Options. */
@@ -206,8 +206,8 @@ static struct gp_block_entry *threads_enter(struct threads *t, const struct gp_b
 }
 
 /* Up to n more blocks for the cache, while they come. */
-static int threads_stock(struct threads *t, struct gp_thread_cache *c,
-			 const struct gp_request *ask, uint64_t n)
+static int threads_stock(struct threads *t, struct gp_thread_cache *c, const struct gp_request *ask,
+			 uint64_t n)
 {
 	while (n-- > 0) {
 		struct gp_block block;
@@ -346,8 +346,7 @@ static GP_NOINLINE int threads_direct(struct gp_allocator *a, const struct gp_re
 	return r;
 }
 
-static int threads_alloc(struct gp_allocator *a, const struct gp_request *req,
-			 struct gp_block *out)
+static int threads_alloc(struct gp_allocator *a, const struct gp_request *req, struct gp_block *out)
 {
 	struct threads *t = gp_state(a);
 	struct gp_block_entry *e = NULL;
@@ -360,8 +359,7 @@ static int threads_alloc(struct gp_allocator *a, const struct gp_request *req,
 	c = threads_mine(t);
 	if (GP_UNLIKELY(!c))
 		return -ENOMEM;
-	class = atomic_load_explicit(&t->route[gp_magazine_class(req->size)],
-				     memory_order_relaxed);
+	class = atomic_load_explicit(&t->route[gp_magazine_class(req->size)], memory_order_relaxed);
 	gp_thread_cache_lock(c);
 	if (GP_LIKELY(gp_thread_cache_knows(c, req->stream)))
 		e = gp_thread_cache_pop(c, &c->magazines[req->stream][class], req->size);
@@ -520,12 +518,19 @@ static void threads_fini(struct gp_allocator *a)
 }
 
 static const struct gp_option threads_options[] = {
-	{ .name = "bytes", .help = "most that one thread caches (0: nothing)",
-	  .type = GP_OPTION_SIZE, .offset = offsetof(struct threads, max_bytes),
-	  .default_text = "16M", .max = GP_SIZE_MAX },
-	{ .name = "blocks", .help = "most blocks of one size and stream that one thread caches",
-	  .type = GP_OPTION_COUNT, .offset = offsetof(struct threads, max_blocks),
-	  .default_text = "64", .min = 1, .max = 65536 },
+	{ .name = "bytes",
+	  .help = "most that one thread caches (0: nothing)",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct threads, max_bytes),
+	  .default_text = "16M",
+	  .max = GP_SIZE_MAX },
+	{ .name = "blocks",
+	  .help = "most blocks of one size and stream that one thread caches",
+	  .type = GP_OPTION_COUNT,
+	  .offset = offsetof(struct threads, max_blocks),
+	  .default_text = "64",
+	  .min = 1,
+	  .max = 65536 },
 	{ 0 },
 };
 

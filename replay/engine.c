@@ -263,8 +263,8 @@ int gp_engine_run(const struct gp_trace *trace, const char *spec,
 		return r;
 	gp_engine_env(trace, &job.env);
 	job.env.threads = gp_max_u64(cfg->threads, 1);
-	r = engine_defers(&job) ? gp_program_compile_deferring(trace, &job.program) :
-				  gp_program_compile(trace, cfg->threads, &job.program);
+	r = engine_defers(&job) ? gp_program_compile_deferring(trace, &job.program)
+				: gp_program_compile(trace, cfg->threads, &job.program);
 	if (!r) {
 		job.run = engine_run_create(&job);
 		r = job.run ? 0 : -ENOMEM;

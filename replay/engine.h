@@ -80,15 +80,15 @@ struct gp_option_value {
 
 /* The result of one allocator on one trace. Bytes, nanoseconds, ratios 0 .. 1. */
 struct gp_run {
-	char *spec;        /* as given: "buddy:min_block=512" */
-	char *label;       /* file name stem, unique in its document: "buddy", "buddy-2" */
+	char *spec;  /* as given: "buddy:min_block=512" */
+	char *label; /* file name stem, unique in its document: "buddy", "buddy-2" */
 	const char *allocator;
 	struct gp_option_value *options; /* every option in force */
 	size_t n_options;
-	const char *device;              /* "sim", "cuda" */
+	const char *device; /* "sim", "cuda" */
 	enum gp_status status;
-	char why[256];                   /* status error: one line; else "" */
-	enum gp_blame blame;             /* status error: what ended it */
+	char why[256];       /* status error: one line; else "" */
+	enum gp_blame blame; /* status error: what ended it */
 
 	struct {
 		/* Bytes. load: most requested bytes live at once in this run, which is the trace's
@@ -144,17 +144,18 @@ enum gp_pass {
 };
 
 struct gp_engine_config {
-	const char *device;        /* "sim" or "cuda", already resolved */
+	const char *device; /* "sim" or "cuda", already resolved */
 	struct gp_device_config device_config;
-	unsigned passes;           /* enum gp_pass */
-	unsigned repeat;           /* throughput repetitions, >= 1 (default 5) */
-	unsigned n_windows;        /* at most so many windows in the curve (default 2000) */
+	unsigned passes;    /* enum gp_pass */
+	unsigned repeat;    /* throughput repetitions, >= 1 (default 5) */
+	unsigned n_windows; /* at most so many windows in the curve (default 2000) */
 	bool stop_on_oom;
-	bool explain;              /* after a failure, find a setting that has none */
-	const char *const *wraps;  /* decorators to put on, innermost first ("check", "fault:nth=3") */
+	bool explain; /* after a failure, find a setting that has none */
+	const char *const
+		*wraps; /* decorators to put on, innermost first ("check", "fault:nth=3") */
 	size_t n_wraps;
-	unsigned threads;          /* 0: recorded order on one thread */
-	double pace;               /* 0: as fast as possible; 1: recorded speed; 2: twice that */
+	unsigned threads; /* 0: recorded order on one thread */
+	double pace;      /* 0: as fast as possible; 1: recorded speed; 2: twice that */
 	const volatile sig_atomic_t *interrupted; /* may be NULL; polled between windows of work */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
 	void *progress_arg;
@@ -163,8 +164,9 @@ struct gp_engine_config {
 /* Replays. 0: *out holds a run (whose status may still be error: a broken allocator is a result);
  * -EINVAL: a bad spec or configuration, `why` says; -ENODEV: no device; -ENOTSUP: no steady clock;
  * -ENOMEM. */
-int gp_engine_run(const struct gp_trace *trace, const char *spec, const struct gp_engine_config *cfg,
-		  struct gp_run **out, char *why, size_t why_size);
+int gp_engine_run(const struct gp_trace *trace, const char *spec,
+		  const struct gp_engine_config *cfg, struct gp_run **out, char *why,
+		  size_t why_size);
 struct gp_run *gp_run_destroy(struct gp_run *run);
 
 /* What the engine derives from a trace for allocators that ask (gp_env). */

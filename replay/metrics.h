@@ -29,7 +29,7 @@ struct gp_shadow {
 };
 
 struct gp_metrics {
-	struct gp_range_set holes; /* tag: 0 in ranges that join, else the range's address */
+	struct gp_range_set holes;   /* tag: 0 in ranges that join, else the range's address */
 	struct gp_range_entry fresh; /* the hole that came last, not in the set yet; size 0: none */
 	struct gp_wide hole_squares;
 	uint64_t requested, granted; /* Q, G: of the blocks that are live */

@@ -57,8 +57,8 @@ static json_t *report_environment(const struct gp_environment *env)
 			 text(env->date), "cpu", text(env->cpu), "cores", whole(env->cores),
 			 "kernel", text(env->kernel), "compiler", text(env->compiler), "build",
 			 text(env->build), "timer_overhead_ns", number(env->timer_overhead_ns),
-			 "timer_step_ns", number(env->timer_step_ns), "gpu",
-			 text(env->device.name), "driver", text(env->device.driver), "gpu_bytes",
+			 "timer_step_ns", number(env->timer_step_ns), "gpu", text(env->device.name),
+			 "driver", text(env->device.driver), "gpu_bytes",
 			 whole(env->device.total_bytes), "simulated", (int)env->device.simulated);
 }
 
@@ -235,11 +235,11 @@ static json_t *report_oom_pin(const struct gp_oom_pin *pin)
 		const struct gp_oom_block *b = &pin->blocks[i];
 
 		append(&blocks,
-		       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "addr",
-				 whole(b->addr), "requested_bytes", whole(b->requested),
-				 "granted_bytes", whole(b->granted), "stream", whole(b->stream),
-				 "event", whole(b->event), "age_events", whole(b->age_events),
-				 "age_ns", whole(b->age_ns), "assumed", (int)b->assumed));
+		       json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "addr", whole(b->addr),
+				 "requested_bytes", whole(b->requested), "granted_bytes",
+				 whole(b->granted), "stream", whole(b->stream), "event",
+				 whole(b->event), "age_events", whole(b->age_events), "age_ns",
+				 whole(b->age_ns), "assumed", (int)b->assumed));
 	}
 	return json_pack("{s:o, s:o, s:b, s:o, s:o, s:o}", "addr", whole(pin->range.addr), "bytes",
 			 whole(pin->range.size), "segment", (int)pin->whole, "live_bytes",
@@ -275,13 +275,12 @@ static json_t *report_oom_settings(const struct gp_oom *oom)
 	for (size_t i = 0; i < oom->n_settings; i++) {
 		const struct gp_oom_setting *s = &oom->settings[i];
 
-		append(&settings,
-		       json_pack("{s:o, s:o, s:b, s:b, s:o, s:o}", "change", text(s->text),
-				 "spec", text(s->spec), "serves",
-				 (int)(s->survived || s->first_event > oom->event), "survives",
-				 (int)s->survived, "first_failure",
-				 s->survived ? json_null() : whole(s->first_event),
-				 "peak_reserved_bytes", whole(s->peak_reserved)));
+		append(&settings, json_pack("{s:o, s:o, s:b, s:b, s:o, s:o}", "change",
+					    text(s->text), "spec", text(s->spec), "serves",
+					    (int)(s->survived || s->first_event > oom->event),
+					    "survives", (int)s->survived, "first_failure",
+					    s->survived ? json_null() : whole(s->first_event),
+					    "peak_reserved_bytes", whole(s->peak_reserved)));
 	}
 	return settings;
 }
@@ -319,8 +318,7 @@ static json_t *report_oom(const struct gp_oom *oom)
 		whole(oom->largest_hole), "segment_bytes", whole(oom->segment), "pool",
 		report_oom_pool(oom), "streams", report_oom_streams(oom), "pins", pins, "settings",
 		report_oom_settings(oom), "best_setting",
-		oom->best < oom->n_settings ? text(oom->settings[oom->best].spec) :
-					      json_null());
+		oom->best < oom->n_settings ? text(oom->settings[oom->best].spec) : json_null());
 }
 
 /* What only some runs have. */

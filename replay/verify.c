@@ -25,8 +25,9 @@
 #include "allocators/torch.h"
 #include "recorded_device.h"
 
-/* A card as large as any, where the recording does not say. */
-#define VERIFY_TOTAL (UINT64_C(256) * GP_GIB)
+/* Where the recording does not say how large its card is: this many times what it ever held, so
+ * that an expandable segment's address range has room, and does not reach into the next one's. */
+#define VERIFY_ROOM 2
 
 struct verify {
 	const struct gp_trace *t;
@@ -322,6 +323,23 @@ static void verify_run(struct verify *v)
 
 /* ---- setting up ---- */
 
+/* The most that the recorded allocator held at once. */
+static uint64_t verify_recorded_peak(const struct gp_trace *t)
+{
+	uint64_t held = 0, peak = GP_GIB;
+
+	for (size_t i = 0; i < t->n_events; i++) {
+		const struct gp_event *e = &t->events[i];
+
+		if (e->op == GP_OP_SEGMENT_ALLOC || e->op == GP_OP_SEGMENT_MAP)
+			held += e->size;
+		else if (verify_gives_back(e))
+			held -= gp_min_u64(held, e->size);
+		peak = gp_max_u64(peak, held);
+	}
+	return peak;
+}
+
 static int verify_refuse(char *why, size_t size, int err, const char *text)
 {
 	snprintf(why, size, "%s", text);
@@ -332,15 +350,15 @@ static int verify_prepare(struct verify *v, const char *spec, uint64_t total_byt
 			  size_t why_size)
 {
 	const struct gp_trace *t = v->t;
-	uint64_t total = total_bytes       ? total_bytes
-			 : t->device_bytes ? t->device_bytes
-					   : VERIFY_TOTAL;
+	uint64_t total = total_bytes ? total_bytes : t->device_bytes;
 	int r;
 
 	if (!t->addrs)
 		return verify_refuse(
 			why, why_size, -EINVAL,
 			"no addresses are recorded in this trace: nothing to compare with");
+	if (!total)
+		total = VERIFY_ROOM * verify_recorded_peak(t);
 	v->seen = calloc(t->n_events, sizeof(*v->seen));
 	v->addrs = calloc(t->n_ids, sizeof(*v->addrs));
 	v->pending = calloc(t->n_ids, sizeof(*v->pending));

@@ -24,17 +24,18 @@
 #include "replay/program.h"
 #include "replay/trace.h"
 
-#define RUNS 11
-#define RUNS_MAX 1000
-#define CAPACITY (4096 * GP_GIB)   /* of the device: `fixed` sets all blocks aside as the largest */
-#define FIXED_SLAB (1024 * GP_GIB) /* and no slab of it is larger */
+#define RUNS          11
+#define RUNS_MAX      1000
+#define CAPACITY      (4096 * GP_GIB) /* of the device: `fixed` sets all blocks aside as the largest */
+#define FIXED_SLAB    (1024 * GP_GIB) /* and no slab of it is larger */
 #define FLOOR_STREAMS 64
-#define FLOOR_ORDERS 64
+#define FLOOR_ORDERS  64
 
 static const char *const recordings[] = { "llm_train", "llm_serve", "vision_train", "diffusion",
 					  "multi_stream" };
-static const char *const allocators[] = { "fixed", "slab", "segregated", "buddy", "hybrid",
-					     "torch" };
+static const char *const allocators[] = {
+	"fixed", "slab", "segregated", "buddy", "hybrid", "torch"
+};
 
 /* A trace made ready. */
 struct job {

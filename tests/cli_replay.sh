@@ -293,6 +293,25 @@ else
 	ok $? "--device=cuda without a GPU: exit 3, one line, nothing written"
 fi
 
+# ---- --verify-recording ----
+
+recorded=$traces/tiny_recording.json
+run $sim --alloc=torch --verify-recording --json "$recorded"
+[ "$code" -le 1 ] && has out '"compared": [1-9]'
+ok $? "--verify-recording: the figures are in the document"
+if [ -n "$(gzip -dc "$traces/diffusion.jsonl.gz" 2>/dev/null | head -c 1)" ] &&
+	"$replay" $sim --quiet --repeat=1 --alloc=raw --out=probe "$traces/diffusion.jsonl.gz" >/dev/null 2>&1; then
+	run $sim --verify-recording --json "$traces/diffusion.jsonl.gz"
+	[ "$code" -eq 0 ] && has err 'the recording agrees in all 8571 ' &&
+		has out '"compared": 8571' '"matched": 8571' '"first_divergence": null'
+	ok $? "--verify-recording: a real recording, every address and device call"
+	run $sim --conf=roundup_power2_divisions:4 --verify-recording --json "$traces/diffusion.jsonl.gz"
+	[ "$code" -eq 1 ] && has err 'differs from the recording: event [0-9]*: ' && has out '"event": [0-9]'
+	ok $? "--verify-recording: other settings than the recorded ones differ, exit 1"
+fi
+rm -rf probe
+refuses 2 '--verify-recording: expected --alloc=torch' $sim --alloc=raw --verify-recording "$recorded"
+
 # ---- refusals ----
 
 refuses 2 'expected a trace' --device=sim

@@ -245,6 +245,80 @@ static void test_trims(void **state)
 #undef FLUSH
 }
 
+/* Addresses of reservations of these sizes, on a device that knows of places. */
+static void reserve(const struct gp_range *places, size_t n_places, const uint64_t *sizes,
+		    size_t n_sizes, uint64_t *addrs)
+{
+	struct gp_device_config config = { .places = places, .n_places = n_places };
+	struct gp_device *dev = NULL;
+	char why[160];
+
+	assert_int_equal(gp_device_open_sim(&config, &dev, why, sizeof(why)), 0);
+	for (size_t i = 0; i < n_sizes; i++)
+		assert_int_equal(gp_device_reserve(dev, sizes[i], &addrs[i]), 0);
+	for (size_t i = 0; i < n_sizes; i++)
+		assert_int_equal(gp_device_release(dev, addrs[i]), 0);
+	gp_device_close(dev);
+}
+
+/* Each size has its own places, in order; what has none goes below all of them. */
+static void test_places(void **state)
+{
+	const uint64_t base = UINT64_C(0x7f0000000000), m = GP_MIB;
+	const struct gp_range places[] = {
+		{ base + 64 * m, 20 * m },
+		{ base, 2 * m },
+		{ base + 32 * m, 20 * m },
+		{ base + 2 * m, 2 * m },
+	};
+	const uint64_t sizes[] = { 20 * m, 2 * m, 4 * m, 20 * m, 2 * m, 20 * m };
+	uint64_t addrs[6];
+	struct gp_device_config config = { .places = places, .n_places = 4 };
+	struct gp_device *dev = NULL;
+	char why[160];
+
+	(void)state;
+	reserve(places, 4, sizes, 6, addrs);
+	assert_int_equal(addrs[0], base + 64 * m);
+	assert_int_equal(addrs[1], base);
+	assert_true(addrs[2] + 4 * m <= base);
+	assert_int_equal(addrs[3], base + 32 * m);
+	assert_int_equal(addrs[4], base + 2 * m);
+	assert_true(addrs[5] + 20 * m <= base);
+	/* Until something is released. */
+	assert_int_equal(gp_device_open_sim(&config, &dev, why, sizeof(why)), 0);
+	assert_int_equal(gp_device_reserve(dev, 2 * m, &addrs[0]), 0);
+	assert_int_equal(gp_device_release(dev, addrs[0]), 0);
+	assert_int_equal(gp_device_reserve(dev, 20 * m, &addrs[0]), 0);
+	assert_true(addrs[0] + 20 * m <= base);
+	assert_int_equal(gp_device_release(dev, addrs[0]), 0);
+	gp_device_close(dev);
+}
+
+/* What a broken recording says is no place: the device goes by its own rule, as without. */
+static void test_untrue_places(void **state)
+{
+	const uint64_t base = UINT64_C(0x7f0000000000), m = GP_MIB, size = 4 * m;
+	const struct gp_range untrue[][2] = {
+		{ { base, 4 * m }, { base + 2 * m, 4 * m } },
+		{ { base, 4 * m }, { base, 4 * m } },
+		{ { base + 512, 4 * m }, { base - 64 * m, 4 * m } },
+		{ { base, 4 * m }, { base + 4 * m, 3 * m } },
+		{ { base, 4 * m }, { base + 4 * m, 0 } },
+		{ { base, 4 * m }, { 0, 4 * m } },
+		{ { base, 4 * m }, { UINT64_MAX - 2 * m + 1, 4 * m } },
+		{ { base, 4 * m }, { base + 4 * m, UINT64_MAX - 2 * m + 1 } },
+	};
+	uint64_t usual, addr;
+
+	(void)state;
+	reserve(NULL, 0, &size, 1, &usual);
+	for (size_t i = 0; i < GP_ARRAY_LEN(untrue); i++) {
+		reserve(untrue[i], 2, &size, 1, &addr);
+		assert_int_equal(addr, usual);
+	}
+}
+
 /* Less than 1 % is not worth a setting; of equal ones, the one with the fewest keys. */
 static void test_choice(void **state)
 {
@@ -293,9 +367,10 @@ static void test_interrupted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_textbook),    cmocka_unit_test(test_failure),
-		cmocka_unit_test(test_search),      cmocka_unit_test(test_need),
-		cmocka_unit_test(test_trims),       cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_textbook),      cmocka_unit_test(test_failure),
+		cmocka_unit_test(test_search),        cmocka_unit_test(test_need),
+		cmocka_unit_test(test_trims),         cmocka_unit_test(test_places),
+		cmocka_unit_test(test_untrue_places), cmocka_unit_test(test_choice),
 		cmocka_unit_test(test_interrupted),
 	};
 

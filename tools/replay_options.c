@@ -59,7 +59,8 @@ static bool parse_conf(void *ctx, const char *name, const char *value)
 
 	if (o->conf) {
 		cli_error("--%s: expected once; to compare settings, give --alloc=torch:key=value "
-			  "several times", name);
+			  "several times",
+			  name);
 		return false;
 	}
 	o->conf = value;
@@ -200,8 +201,7 @@ static const struct cli_option options[] = {
 	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
 	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
 	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
-	{ "explain", NULL, "explain the first failure, and find a setting that helps",
-	  parse_flag },
+	{ "explain", NULL, "explain the first failure, and find a setting that helps", parse_flag },
 	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
@@ -302,7 +302,8 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 		cli_error("--pace: expected without --threads: pace is kept on one thread");
 		return CLI_USAGE;
 	}
-	if (o->n_specs == 0 && !(o->verify ? append(&o->specs, &o->n_specs, "torch") : append_all(o)))
+	if (o->n_specs == 0 &&
+	    !(o->verify ? append(&o->specs, &o->n_specs, "torch") : append_all(o)))
 		return CLI_USAGE;
 	if (o->verify && !any_torch(o)) {
 		cli_error("--verify-recording: expected --alloc=torch with it");

@@ -17,7 +17,7 @@ enum replay_device {
 /* Strings belong to argv or are constants, but for made. */
 struct replay_options {
 	struct read_options read; /* the first: READ_OPTIONS */
-	const char **specs; /* one run each, in this order */
+	const char **specs;       /* one run each, in this order */
 	size_t n_specs;
 	const char *conf;   /* PYTORCH_CUDA_ALLOC_CONF for each `torch` among them; NULL: none */
 	char **made;        /* [n_specs]: those that conf changed */

@@ -85,7 +85,7 @@ struct tune_job {
 	struct gp_program plain, deferring; /* without and with deferred frees */
 	struct gp_env env;
 	struct gp_device_config device; /* capacity: of the card asked for */
-	struct gp_range *places; /* where the recorded driver put segments: device.places */
+	struct gp_range *places;        /* where the recorded driver put segments: device.places */
 	uint64_t allow_ooms;
 	bool search; /* for the smallest card */
 	/* Most requested bytes live at once up to their FREE, and the event that makes it so. A

@@ -102,7 +102,7 @@ def main():
                 if what is None:
                     continue
                 good, text = verify(args.replay, *what, folder)
-            except (OSError, ValueError, pickle.UnpicklingError, subprocess.CalledProcessError) as e:
+            except Exception as e:  # whatever is wrong with one file, the others are still to be tried
                 good, text = False, str(e)
         n += 1
         failed += not good
