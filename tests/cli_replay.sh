@@ -310,6 +310,11 @@ if [ -n "$(gzip -dc "$traces/diffusion.jsonl.gz" 2>/dev/null | head -c 1)" ] &&
 	ok $? "--verify-recording: other settings than the recorded ones differ, exit 1"
 fi
 rm -rf probe
+run $sim --alloc=torch --torch-version=2.5 --conf=expandable_segments:True --json "$made"
+[ "$code" -eq 0 ] && has out '"torch_version": "2.5"' '"expandable_segments": "true"'
+ok $? "--torch-version together with --conf"
+refuses 2 'torch_version=new: expected one such as' $sim --alloc=torch --torch-version=new "$made"
+refuses 2 '--torch-version: expected --alloc=torch' $sim --alloc=raw --torch-version=2.5 "$made"
 refuses 2 '--verify-recording: expected --alloc=torch' $sim --alloc=raw --verify-recording "$recorded"
 
 # ---- refusals ----

@@ -105,6 +105,13 @@ static bool set_text(const char *name, const char *value, const char **out)
 	return true;
 }
 
+static bool parse_torch_version(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return set_text(name, value, &o->torch_version);
+}
+
 static bool parse_profile(void *ctx, const char *name, const char *value)
 {
 	struct replay_options *o = ctx;
@@ -191,8 +198,9 @@ static const struct cli_option options[] = {
 	{ "alloc", "NAME[:key=value,...]", "on this allocator (repeatable; all: the default)",
 	  parse_alloc },
 	{ "conf", "KEY:VALUE,...", "PYTORCH_CUDA_ALLOC_CONF, for each --alloc=torch", parse_conf },
-	{ "verify-recording", NULL, "hold each --alloc=torch against the recorded addresses",
-	  parse_flag },
+	{ "torch-version", "X.Y", "the PyTorch release that torch behaves as",
+	  parse_torch_version },
+	{ "verify-recording", NULL, "hold torch against the recorded addresses", parse_flag },
 	{ "wrap", "NAME[:key=value,...]", "put a decorator around each (repeatable)", parse_wrap },
 	{ "check", NULL, "as --wrap=check: find overlaps and leaks", parse_wrap },
 	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
@@ -201,7 +209,7 @@ static const struct cli_option options[] = {
 	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
 	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
 	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
-	{ "explain", NULL, "explain the first failure, and find a setting that helps", parse_flag },
+	{ "explain", NULL, "why the first request fails, and what helps", parse_flag },
 	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
@@ -234,52 +242,70 @@ bool replay_is_torch(const char *spec)
 	return strncmp(spec, "torch", 5) == 0 && (!spec[5] || spec[5] == ':');
 }
 
-static bool apply_conf_to(struct replay_options *o, size_t i)
-{
-	struct gp_torch_conf conf;
-
-	if (gp_torch_conf_parse(o->specs[i], o->conf, &conf)) {
-		cli_error("--conf=%s: %s", o->conf, conf.why);
-		return false;
-	}
-	if (conf.notes[0])
-		cli_note("--conf: %s", conf.notes);
-	o->made[i] = strdup(conf.spec);
-	if (!o->made[i]) {
-		cli_error("out of memory");
-		return false;
-	}
-	o->specs[i] = o->made[i];
-	return true;
-}
-
-static bool apply_conf(struct replay_options *o)
-{
-	bool any = false;
-
-	o->made = calloc(o->n_specs, sizeof(*o->made));
-	if (!o->made) {
-		cli_error("out of memory");
-		return false;
-	}
-	for (size_t i = 0; i < o->n_specs; i++) {
-		if (!replay_is_torch(o->specs[i]))
-			continue;
-		any = true;
-		if (!apply_conf_to(o, i))
-			return false;
-	}
-	if (!any)
-		cli_error("--conf: expected --alloc=torch with it");
-	return any;
-}
-
 static bool any_torch(const struct replay_options *o)
 {
 	for (size_t i = 0; i < o->n_specs; i++)
 		if (replay_is_torch(o->specs[i]))
 			return true;
 	return false;
+}
+
+/* Puts --torch-version in front of the spec's own options. */
+static char *with_version(const char *spec, const char *version)
+{
+	size_t size =
+		strlen(spec) + (version ? strlen(version) : 0) + sizeof("torch:torch_version=,");
+	char *made = malloc(size);
+
+	if (made && version)
+		snprintf(made, size, "torch:torch_version=%s%s%s", version, spec[5] ? "," : "",
+			 spec[5] ? spec + 6 : "");
+	else if (made)
+		memcpy(made, spec, strlen(spec) + 1);
+	return made;
+}
+
+static bool apply_settings_to(struct replay_options *o, size_t i)
+{
+	char *spec = with_version(o->specs[i], o->torch_version);
+	struct gp_torch_conf conf;
+
+	if (spec && o->conf) {
+		if (gp_torch_conf_parse(spec, o->conf, &conf)) {
+			cli_error("--conf=%s: %s", o->conf, conf.why);
+			free(spec);
+			return false;
+		}
+		if (conf.notes[0])
+			cli_note("--conf: %s", conf.notes);
+		free(spec);
+		spec = strdup(conf.spec);
+	}
+	if (!spec) {
+		cli_error("out of memory");
+		return false;
+	}
+	o->specs[i] = o->made[i] = spec;
+	return true;
+}
+
+/* --conf and --torch-version */
+static bool apply_settings(struct replay_options *o)
+{
+	if (!any_torch(o)) {
+		cli_error("--%s: expected --alloc=torch with it",
+			  o->conf ? "conf" : "torch-version");
+		return false;
+	}
+	o->made = calloc(o->n_specs, sizeof(*o->made));
+	if (!o->made) {
+		cli_error("out of memory");
+		return false;
+	}
+	for (size_t i = 0; i < o->n_specs; i++)
+		if (replay_is_torch(o->specs[i]) && !apply_settings_to(o, i))
+			return false;
+	return true;
 }
 
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands)
@@ -309,7 +335,7 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 		cli_error("--verify-recording: expected --alloc=torch with it");
 		return CLI_USAGE;
 	}
-	if (o->conf && !apply_conf(o))
+	if ((o->conf || o->torch_version) && !apply_settings(o))
 		return CLI_USAGE;
 	return -1;
 }

@@ -19,9 +19,10 @@ struct replay_options {
 	struct read_options read; /* the first: READ_OPTIONS */
 	const char **specs;       /* one run each, in this order */
 	size_t n_specs;
-	const char *conf;   /* PYTORCH_CUDA_ALLOC_CONF for each `torch` among them; NULL: none */
-	char **made;        /* [n_specs]: those that conf changed */
-	const char **wraps; /* innermost first */
+	const char *conf; /* PYTORCH_CUDA_ALLOC_CONF for each `torch` among them; NULL: none */
+	const char *torch_version; /* for the same; NULL: the newest known */
+	char **made;               /* [n_specs]: those that these two changed */
+	const char **wraps;        /* innermost first */
 	size_t n_wraps;
 	unsigned device;       /* enum replay_device */
 	uint64_t capacity;     /* bytes; 0: all that the device has */
