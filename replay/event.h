@@ -32,7 +32,7 @@ enum gp_op_use {
 	GP_USE_SIZE = 1,   /* `size` is asked for                            */
 	GP_USE_STREAM = 2, /* `stream` is one the program or its driver used */
 	GP_USE_THREAD = 4, /* `thread`: the program itself called            */
-	GP_USE_ADDR = 8,   /* it may have a recorded address                 */
+	GP_USE_ADDR = 8,   /* it may have a recorded address, and a pool     */
 };
 
 /* Of a FREE and RECLAIM: what is not its block's. */

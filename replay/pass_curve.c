@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocators/torch.h"
 #include "curve.h"
 #include "explain.h"
 #include "metrics.h"
@@ -242,6 +243,13 @@ static bool curve_preallocated(const struct gp_run *run)
 	return false;
 }
 
+/* The program is over, and with it what its private pools were for. */
+static void curve_release_pools(struct curve_pass *p)
+{
+	for (unsigned pool = 1; pool <= GP_TRACE_POOL_MAX; pool++)
+		gp_torch_release_pool(p->s.a, (uint8_t)pool);
+}
+
 static void curve_afterwards(struct curve_pass *p)
 {
 	const struct gp_allocator_ops *ops = gp_allocator_find(p->job->run->allocator);
@@ -250,6 +258,7 @@ static void curve_afterwards(struct curve_pass *p)
 
 	curve_audit(p, "after the trace");
 	curve_drain(p);
+	curve_release_pools(p);
 	r = gp_trim(p->s.a, 0, NULL);
 	if (r)
 		gp_job_error(p->job, "after the trace: trim: %s", gp_result_text(r));

@@ -68,6 +68,7 @@ static struct gp_action_op program_op(const struct gp_trace *trace, size_t i, en
 	if (action == GP_ACTION_ALLOC) {
 		op.req.size = e->size;
 		op.req.lg_align = (uint8_t)gp_event_lg_align(e);
+		op.req.pool = gp_trace_pool(trace, i);
 	}
 	return op;
 }

@@ -93,6 +93,7 @@ static void trace_free_arrays(struct gp_trace *t)
 		free(t->stream_handles);
 		free(t->thread_handles);
 		free(t->addrs);
+		free(t->pools);
 		free(t->events);
 	}
 }
@@ -128,6 +129,7 @@ void gp_trace_record_at(const struct gp_trace *t, size_t i, struct gp_trace_reco
 		.stream = uses & GP_USE_STREAM ? t->stream_handles[e->stream] : 0,
 		.thread = uses & GP_USE_THREAD ? t->thread_handles[e->thread] : 0,
 		.addr = t->addrs && uses & GP_USE_ADDR ? t->addrs[i] : 0,
+		.pool = uses & GP_USE_ADDR ? gp_trace_pool(t, i) : 0,
 	};
 	if (e->op == GP_OP_MARK)
 		out->mark = t->marks[e->id];

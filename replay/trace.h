@@ -22,6 +22,7 @@ struct gp_trace {
 	struct gp_event *events;
 	size_t n_events;
 	uint64_t *addrs; /* [event]: recorded address of ALLOC and SEGMENT_*; NULL: none recorded */
+	uint8_t *pools;  /* [event]: private pool of the same; 0: the default; NULL: all 0 */
 	uint32_t n_ids;  /* = number of ALLOC events */
 	uint32_t n_streams, n_threads;
 	uint64_t *stream_handles; /* [n_streams]: as the recording spells them */
@@ -39,13 +40,18 @@ struct gp_trace {
 	char **notes;
 	uint32_t n_notes;
 	const char *format; /* name of the reader; "" when built otherwise */
-	/* Where events, addrs and the handles lie when a file is used as it is (trace_image.h):
+	/* Where events, addrs, pools and the handles lie when a file is used as it is (trace_image.h):
 	 * read only. map_bytes: it was mapped; 0: it is from malloc, or there is none. */
 	void *map;
 	size_t map_bytes;
 	/* --lenient: what was skipped, by kind; 0 everywhere otherwise. */
 	uint64_t skipped[8]; /* enum gp_skip */
 };
+
+static inline uint8_t gp_trace_pool(const struct gp_trace *t, size_t i)
+{
+	return t->pools ? t->pools[i] : 0;
+}
 
 enum gp_skip {
 	GP_SKIP_UNKNOWN_OP,
@@ -111,6 +117,8 @@ struct gp_trace_builder;
 #define GP_TRACE_EVENT (UINT64_C(1) << 62) /* + N: "PATH: event N: ..." */
 #define GP_TRACE_WHOLE GP_TRACE_EVENT      /* "PATH: ...": the file as a whole */
 
+#define GP_TRACE_POOL_MAX UINT8_MAX
+
 /* One event as a file spells it. */
 struct gp_trace_record {
 	enum gp_op op;
@@ -121,6 +129,7 @@ struct gp_trace_record {
 	uint64_t thread; /* any value: made dense */
 	uint64_t t_ns;
 	uint64_t addr;    /* 0: none */
+	uint64_t pool;    /* ALLOC, SEGMENT_*: the private pool, at most GP_TRACE_POOL_MAX */
 	const char *mark; /* MARK: the name */
 	bool assumed;     /* ALLOC: was live when the recording began. May be added at any time
 			   * before its free; goes to the front, at time 0 */

@@ -12,9 +12,9 @@
  *
  * Invariants   1. an id names one live block at most   2. FREE follows its ALLOC, RECLAIM its FREE,
  *              once each   3. t_ns never decreases   4. dense numbers are below their n_*
- * Cost         O(1) an event. Memory per event: 32 bytes (40 with addresses), half as much again
- *              where realloc has to copy; and 16 to 48 bytes per allocation for the map, until
- *              finish.
+ * Cost         O(1) an event. Memory per event: 32 bytes (40 with addresses, one more with
+ *              pools), half as much again where realloc has to copy; and 16 to 48 bytes per
+ *              allocation for the map, until finish.
  * Threads      caller serialises.
  */
 #include "trace_builder.h"
@@ -239,16 +239,17 @@ int gp_trace_builder_note(struct gp_trace_builder *b, const char *fmt, ...)
 	return copy ? trace_add_note(b, copy) : gp_trace_no_memory(b);
 }
 
-static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
+/* Room for one more event, and in the arrays beside, which begin with the first that needs them. */
+static int trace_reserve(struct gp_trace_builder *b, bool with_addrs, bool with_pools)
 {
 	struct gp_trace *t = b->trace;
 	size_t capacity = b->capacity;
 
 	if (t->n_events == capacity) {
 		capacity = capacity ? 2 * capacity : TRACE_EVENTS_MIN;
-		if (!gp_trace_resize(&t->events, capacity, sizeof(*t->events)))
-			return gp_trace_no_memory(b);
-		if (t->addrs && !gp_trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
+		if (!gp_trace_resize(&t->events, capacity, sizeof(*t->events)) ||
+		    (t->addrs && !gp_trace_resize(&t->addrs, capacity, sizeof(*t->addrs))) ||
+		    (t->pools && !gp_trace_resize(&t->pools, capacity, sizeof(*t->pools))))
 			return gp_trace_no_memory(b);
 		b->capacity = capacity;
 	}
@@ -256,6 +257,11 @@ static int trace_reserve(struct gp_trace_builder *b, bool with_addrs)
 		if (!gp_trace_resize(&t->addrs, capacity, sizeof(*t->addrs)))
 			return gp_trace_no_memory(b);
 		memset(t->addrs, 0, t->n_events * sizeof(*t->addrs));
+	}
+	if (with_pools && !t->pools) {
+		if (!gp_trace_resize(&t->pools, capacity, sizeof(*t->pools)))
+			return gp_trace_no_memory(b);
+		memset(t->pools, 0, t->n_events * sizeof(*t->pools));
 	}
 	return 0;
 }
@@ -347,6 +353,10 @@ static int trace_check_common(struct gp_trace_builder *b, const struct gp_trace_
 			b, GP_SKIP_BAD_EVENT, line,
 			"\"align\" is %llu, expected a power of two of at most 2^60",
 			(unsigned long long)r->align);
+	if ((gp_op_uses(r->op) & GP_USE_ADDR) && r->pool > GP_TRACE_POOL_MAX)
+		return gp_trace_builder_problem(b, GP_SKIP_BAD_EVENT, line,
+						"\"pool\" is %llu, expected at most %u",
+						(unsigned long long)r->pool, GP_TRACE_POOL_MAX);
 	if (r->op == GP_OP_MARK && !r->mark)
 		return gp_trace_builder_problem(b, GP_SKIP_BAD_EVENT, line,
 						"a mark without a name, expected "
@@ -492,7 +502,8 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 {
 	struct gp_trace *t = b->trace;
 	struct gp_event e = { .link = GP_EVENT_NONE, .op = (uint8_t)r->op };
-	uint64_t addr = gp_op_uses(r->op) & GP_USE_ADDR ? r->addr : 0;
+	bool placed = gp_op_uses(r->op) & GP_USE_ADDR;
+	uint64_t addr = placed ? r->addr : 0, pool = placed ? r->pool : 0;
 	uint32_t alloc = GP_EVENT_NONE;
 	int ret;
 
@@ -509,7 +520,7 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 					       "one event more, expected at most 2^32 - 1");
 	ret = trace_check_time(b, r, line, &e.t_ns);
 	if (!ret)
-		ret = trace_reserve(b, addr != 0);
+		ret = trace_reserve(b, addr != 0, pool != 0);
 	if (!ret)
 		ret = trace_fill(b, r, &e, alloc);
 	if (ret)
@@ -518,6 +529,8 @@ int gp_trace_builder_add(struct gp_trace_builder *b, const struct gp_trace_recor
 		b->last_ns = e.t_ns;
 	if (t->addrs)
 		t->addrs[t->n_events] = addr;
+	if (t->pools)
+		t->pools[t->n_events] = (uint8_t)pool;
 	t->events[t->n_events++] = e;
 	return 0;
 }

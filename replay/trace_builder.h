@@ -17,7 +17,7 @@
 struct gp_trace_builder {
 	struct gp_trace *trace;
 	struct gp_trace_options options;
-	size_t capacity; /* of events, and of addrs where there are any */
+	size_t capacity; /* of events, and of addrs and pools where there are any */
 	uint64_t n_seen; /* records offered: "event N" in messages, from 1 */
 	uint64_t last_ns;
 	struct gp_id_map ids;     /* id of the file -> index of its last ALLOC */

@@ -68,12 +68,14 @@ static int trace_front_assumed(struct gp_trace_builder *b)
 	uint32_t *place = malloc(t->n_events * sizeof(*place));
 	struct gp_event *events = malloc(t->n_events * sizeof(*events));
 	uint64_t *addrs = t->addrs ? malloc(t->n_events * sizeof(*addrs)) : NULL;
+	uint8_t *pools = t->pools ? malloc(t->n_events * sizeof(*pools)) : NULL;
 	uint32_t front = 0, rest = (uint32_t)t->n_assumed;
 
-	if (!place || !events || (t->addrs && !addrs)) {
+	if (!place || !events || (t->addrs && !addrs) || (t->pools && !pools)) {
 		free(place);
 		free(events);
 		free(addrs);
+		free(pools);
 		return gp_trace_no_memory(b);
 	}
 	for (size_t i = 0; i < t->n_events; i++)
@@ -86,13 +88,17 @@ static int trace_front_assumed(struct gp_trace_builder *b)
 			e->link = place[e->link];
 		if (addrs)
 			addrs[place[i]] = t->addrs[i];
+		if (pools)
+			pools[place[i]] = t->pools[i];
 	}
 	free(place);
 	trace_number_ids(events, t->n_events);
 	free(t->events);
 	free(t->addrs);
+	free(t->pools);
 	t->events = events;
 	t->addrs = addrs;
+	t->pools = pools;
 	return 0;
 }
 
@@ -140,6 +146,8 @@ static int trace_finish_events(struct gp_trace_builder *b)
 	(void)gp_trace_resize(&t->events, n, sizeof(*t->events));
 	if (t->addrs)
 		(void)gp_trace_resize(&t->addrs, n, sizeof(*t->addrs));
+	if (t->pools)
+		(void)gp_trace_resize(&t->pools, n, sizeof(*t->pools));
 	return 0;
 }
 

@@ -262,6 +262,7 @@ int gp_trace_builder_adopt(struct gp_trace_builder *b, const struct gp_trace_ima
 	t->events = image_unconst(image->events);
 	t->n_events = image->n_events;
 	t->addrs = image_unconst(image->addrs);
+	t->pools = image_unconst(image->pools);
 	t->stream_handles = image_unconst(image->stream_handles);
 	t->thread_handles = image_unconst(image->thread_handles);
 	t->n_streams = image->n_streams;

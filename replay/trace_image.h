@@ -15,6 +15,7 @@ struct gp_trace_image {
 	const struct gp_event *events;
 	size_t n_events;
 	const uint64_t *addrs; /* [n_events], or NULL */
+	const uint8_t *pools;  /* the same */
 	const uint64_t *stream_handles, *thread_handles;
 	uint32_t n_streams, n_threads;
 	const char *marks, *notes; /* so many texts, each with its final NUL */

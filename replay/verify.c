@@ -183,11 +183,14 @@ static void verify_end(struct verify *v, size_t i, bool by_flush)
 }
 
 /* Would the request have been served, had this block been free before it? */
-static bool verify_would_serve(const struct verify *v, uint32_t id, const struct gp_event *call)
+static bool verify_would_serve(const struct verify *v, const struct gp_event *end,
+			       const struct gp_event *call)
 {
 	uint64_t rounded, segment;
+	uint32_t id = end->id;
 
 	if (call->op != GP_OP_ALLOC || !v->pending[id] ||
+	    gp_trace_pool(v->t, end->link) != gp_trace_pool(v->t, v->now) ||
 	    !gp_torch_sizes(v->a, call->size, &rounded, &segment))
 		return false;
 	return gp_torch_freed_size(v->a, v->addrs[id]) >= rounded;
@@ -207,7 +210,7 @@ static void verify_ends(struct verify *v, const struct gp_event *call, bool flus
 		if (e->op != GP_OP_RECLAIM)
 			continue;
 		if (flush && !by_flush && call && e->stream == call->stream)
-			by_flush = verify_would_serve(v, e->id, call);
+			by_flush = verify_would_serve(v, e, call);
 		verify_end(v, i, by_flush);
 	}
 }
@@ -231,12 +234,21 @@ static void verify_empty_cache(struct verify *v)
 	verify_fault(v, gp_trim(v->a, 0, NULL), v->now, "empty_cache");
 }
 
+/* Memory is given back from a private pool only once the pool is given up, which no event tells. */
+static void verify_release_pools(const struct verify *v)
+{
+	for (size_t i = v->from; i < v->now; i++)
+		if (verify_gives_back(&v->t->events[i]))
+			gp_torch_release_pool(v->a, gp_trace_pool(v->t, i));
+}
+
 /* What comes before the call at v->now. */
 static void verify_open(struct verify *v, const struct gp_event *call)
 {
 	bool gives_back = verify_window_gives_back(v);
 	bool request = call && (call->op == GP_OP_ALLOC || call->op == GP_OP_OOM);
 
+	verify_release_pools(v);
 	gp_recorded_device_now(v->dev, v->now);
 	if (gives_back && (!v->limited || !request)) {
 		verify_empty_cache(v);
@@ -248,7 +260,9 @@ static void verify_open(struct verify *v, const struct gp_event *call)
 
 static void verify_alloc(struct verify *v, const struct gp_event *e, bool oom)
 {
-	struct gp_request req = { .size = e->size, .stream = e->stream };
+	struct gp_request req = { .size = e->size,
+				  .stream = e->stream,
+				  .pool = oom ? 0 : gp_trace_pool(v->t, v->now) };
 	struct gp_block block = { 0, 0 };
 	uint64_t recorded = oom ? 0 : v->t->addrs[v->now];
 	int r = gp_alloc(v->a, &req, &block);

@@ -299,6 +299,26 @@ recorded=$traces/tiny_recording.json
 run $sim --alloc=torch --verify-recording --json "$recorded"
 [ "$code" -le 1 ] && has out '"compared": [1-9]'
 ok $? "--verify-recording: the figures are in the document"
+# Two megabytes are free in a graph's pool, and not to be had by others. Given back: the graph is gone.
+cat >pools.jsonl <<'END'
+{"format":"gpupool-trace","version":1,"name":"pools"}
+{"op":"segment_alloc","size":2097152,"addr":1073741824,"pool":3}
+{"op":"alloc","id":1,"size":512,"addr":1073741824,"pool":3}
+{"op":"free","id":1}
+{"op":"segment_alloc","size":2097152,"addr":1075838976}
+{"op":"alloc","id":2,"size":512,"addr":1075838976}
+{"op":"alloc","id":3,"size":512,"addr":1073741824,"pool":3}
+{"op":"free","id":3}
+{"op":"segment_free","size":2097152,"addr":1073741824,"pool":3}
+{"op":"free","id":2}
+END
+run $sim --alloc=torch --verify-recording "$work/pools.jsonl"
+[ "$code" -eq 0 ] && has err 'the recording agrees in all 6 '
+ok $? "--verify-recording: private pools are kept apart"
+sed 's/,"pool":3//' pools.jsonl >nopools.jsonl
+run $sim --alloc=torch --verify-recording "$work/nopools.jsonl"
+[ "$code" -eq 1 ] && has err 'recorded 0x40200000, the model gives 0x40000000'
+ok $? "--verify-recording: without them it differs"
 if [ -n "$(gzip -dc "$traces/diffusion.jsonl.gz" 2>/dev/null | head -c 1)" ] &&
 	"$replay" $sim --quiet --repeat=1 --alloc=raw --out=probe "$traces/diffusion.jsonl.gz" >/dev/null 2>&1; then
 	run $sim --verify-recording --json "$traces/diffusion.jsonl.gz"

@@ -242,9 +242,9 @@ ok $? "by time"
 cat >deferred.jsonl <<'END'
 {"format":"gpupool-trace","version":1}
 {"op":"segment_alloc","size":100,"addr":4096,"t":1}
-{"op":"segment_map","size":64,"addr":8192,"t":1}
+{"op":"segment_map","size":64,"addr":8192,"pool":200,"t":1}
 {"op":"alloc","id":1,"size":10,"thread":4,"t":1}
-{"op":"alloc","id":2,"size":20,"t":2}
+{"op":"alloc","id":2,"size":20,"pool":7,"t":2}
 {"op":"free","id":1,"thread":4,"t":3}
 {"op":"segment_unmap","size":16,"addr":8208,"t":3}
 {"op":"sync","t":10}
@@ -257,11 +257,11 @@ END
 cat >want.jsonl <<'END'
 {"format":"gpupool-trace","version":1,"name":"","source":"events 7 to 10 of 12","n_events":10}
 {"op":"alloc","id":1,"size":10,"thread":4,"assumed":true}
-{"op":"alloc","id":2,"size":20,"assumed":true}
+{"op":"alloc","id":2,"size":20,"pool":7,"assumed":true}
 {"op":"free","id":1,"thread":4}
 {"op":"segment_alloc","size":100,"addr":4096}
-{"op":"segment_map","size":16,"addr":8192}
-{"op":"segment_map","size":32,"addr":8224}
+{"op":"segment_map","size":16,"addr":8192,"pool":200}
+{"op":"segment_map","size":32,"addr":8224,"pool":200}
 {"op":"sync"}
 {"op":"alloc","id":3,"size":40,"t":1}
 {"op":"reclaim","id":1,"t":2}
@@ -286,19 +286,20 @@ again lint --level=error m.gpt
 ok $? "nothing of different files meets"
 cat >a.jsonl <<'END'
 {"format":"gpupool-trace","version":1,"name":"a"}
-{"op":"alloc","id":1,"size":10,"addr":4096,"t":5}
+{"op":"alloc","id":1,"size":10,"addr":4096,"pool":2,"t":5}
 {"op":"free","id":1,"t":9}
 END
 cat >want.jsonl <<'END'
 {"format":"gpupool-trace","version":1,"name":"a + a","source":"merged: a.jsonl + a.jsonl","notes":["streams 0 to 0 and threads 0 to 0 are those of a.jsonl","streams 1 to 1 and threads 1 to 1 are those of a.jsonl"],"n_events":4}
-{"op":"alloc","id":1,"size":10,"addr":4096,"t":5}
-{"op":"alloc","id":2,"size":10,"stream":1,"thread":1,"addr":281474976714752,"t":5}
+{"op":"alloc","id":1,"size":10,"addr":4096,"pool":2,"t":5}
+{"op":"alloc","id":2,"size":10,"stream":1,"thread":1,"addr":281474976714752,"pool":4,"t":5}
 {"op":"free","id":1,"t":9}
 {"op":"free","id":2,"thread":1,"t":9}
 END
 run merge "$work/a.jsonl" "$work/a.jsonl"
 [ "$code" -eq 0 ] && diff "$work/want.jsonl" out >diff.out
 ok $? "the same file twice is two of it"
+sed 's/"pool":2/"pool":200/' a.jsonl >b.jsonl
 
 # ---- refusals ----
 
@@ -334,6 +335,7 @@ refuses '--mark=zz: the trace has no such mark' slice --mark=zz "$llm"
 refuses 'no such mark behind' slice --mark='step 8' --to-mark='step 7' "$llm"
 refuses 'nothing lies in this part' slice --to-mark='live before the cut' "$llm"
 refuses 'nothing lies' slice --events=1.. "$traces/tiny_empty.json"
+refuses '"pool" is 400, expected at most 255' merge "$work/b.jsonl" "$work/b.jsonl"
 refuses 'expected 2 to 1024 traces' merge "$llm"
 
 echo "1..$n"

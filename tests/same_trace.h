@@ -15,12 +15,12 @@
 
 /* clang-format off */
 static const struct gp_trace_record rich_records[] = {
-	ALLOC(.id = 7, .size = 4096, .assumed = true, .stream = 0x7f00, .addr = 0x200),
+	ALLOC(.id = 7, .size = 4096, .assumed = true, .stream = 0x7f00, .addr = 0x200, .pool = 255),
 	MARK(.mark = "warm-up \"1\" \\ gr\xc3\xbc", .t_ns = 10),
 	ALLOC(.id = 100, .size = 1 << 20, .align = 512, .stream = 5, .thread = 77, .t_ns = 20, .addr = 1 << 24),
 	ALLOC(.id = 101, .size = 0, .thread = 3, .t_ns = 20),
 	FREE(.id = 100, .thread = 78, .t_ns = 86400000000000),
-	{ .op = GP_OP_SEGMENT_ALLOC, .size = 1 << 21, .stream = 5, .addr = 1 << 25, .t_ns = 86400000000000 },
+	{ .op = GP_OP_SEGMENT_ALLOC, .size = 1 << 21, .stream = 5, .addr = 1 << 25, .pool = 3, .t_ns = 86400000000000 },
 	{ .op = GP_OP_SEGMENT_MAP, .size = 1 << 21, .addr = 1 << 26, .t_ns = 86400000000000 },
 	ALLOC(.id = 100, .size = 300, .stream = UINT64_MAX, .thread = UINT64_MAX, .t_ns = 86400000001000),
 	FREE(.id = 7, .t_ns = 86400000001000),
@@ -81,6 +81,7 @@ static inline void same_trace(const struct gp_trace *a, const struct gp_trace *b
 	assert_int_equal(a->n_assumed, b->n_assumed);
 	assert_int_equal(a->assumed_bytes, b->assumed_bytes);
 	assert_int_equal(a->addrs != NULL, b->addrs != NULL);
+	assert_int_equal(a->pools != NULL, b->pools != NULL);
 	for (size_t i = 0; i < a->n_events; i++) {
 		struct gp_trace_record x, y;
 
@@ -94,6 +95,7 @@ static inline void same_trace(const struct gp_trace *a, const struct gp_trace *b
 		assert_int_equal(x.thread, y.thread);
 		assert_int_equal(x.t_ns, y.t_ns);
 		assert_int_equal(x.addr, y.addr);
+		assert_int_equal(x.pool, y.pool);
 		assert_int_equal(x.assumed, y.assumed);
 		assert_string_equal(x.mark ? x.mark : "", y.mark ? y.mark : "");
 		assert_int_equal(a->events[i].link, b->events[i].link);

@@ -168,6 +168,8 @@ static void no_header_is_believed(void **state)
 	LIES("outside of the file", h->events_at = h->file_bytes & ~UINT64_C(63));
 	LIES("outside of the file", h->addrs_at = h->file_bytes - 16);
 	LIES("outside of the file", h->addrs_at++);
+	LIES("outside of the file", h->pools_at = h->file_bytes - 16);
+	LIES("outside of the file", h->pools_at = 1);
 	LIES("outside of the file", h->streams_at += 4);
 	LIES("outside of the file", h->n_streams = UINT32_MAX);
 	LIES("outside of the file", h->n_threads = UINT32_MAX);

@@ -543,6 +543,70 @@ static void test_settings(void **state)
 	}
 }
 
+/* clang-format off */
+#define POOL_SEG(addr, size, id, rest)                                                             \
+	"{\"address\":" #addr ",\"total_size\":" #size ",\"segment_pool_id\":" id rest ",\"blocks\":[]}"
+#define POOLS                                                                                      \
+	"{\"device_traces\":[["                                                                    \
+	E("segment_alloc", SEG2M) "," E("alloc", A1) "," E("segment_free", SEG2M) ","              \
+	E("free_requested", "\"addr\":3145828,\"size\":5") ","                                     \
+	E("segment_alloc", SEG2M) "," E("alloc", A2) ","                                           \
+	E("alloc", "\"addr\":2101247,\"size\":1") ","                                              \
+	E("alloc", "\"addr\":2101248,\"size\":1") ","                                              \
+	E("alloc", "\"addr\":12288,\"size\":1,\"pool_id\":[0,0]") ","                              \
+	E("alloc", "\"addr\":0,\"size\":1,\"pool_id\":[7,0]")                                      \
+	"]],\"segments\":["                                                                        \
+	POOL_SEG(3145728, 1000, "[0,2]", "") "," POOL_SEG(4096, 2097152, "[2,0]", "") ","          \
+	POOL_SEG(2101248, 9, "[2]", "") "," POOL_SEG(12288, 9, "[1,0]", ",\"device\":1") "]}"
+/* clang-format on */
+
+/* By the segments at the end: from the last segment_alloc of their address on. Else as told. */
+static void test_pools(void **state)
+{
+	static const char text[] = POOLS;
+	/* The assumed one first; [7,0] is met first, then [0,2], then [2,0]. */
+	static const uint8_t expected[] = { 2, 0, 0, 0, 0, 3, 3, 3, 0, 0, 1 };
+
+	(void)state;
+	for (int s = PYTHON; s <= CXX + 1; s++) {
+		struct pickle p = pickle_of(text, s > CXX ? CXX : (enum style)s);
+		struct gp_trace *t;
+		char why[512];
+
+		if (s > CXX ? fmt_load(text, strlen(text), NULL, &t, why, sizeof(why))
+			    : fmt_load(p.data, p.n, NULL, &t, why, sizeof(why)))
+			fail_msg("%s", why);
+		assert_int_equal(t->n_events, GP_ARRAY_LEN(expected));
+		for (size_t i = 0; i < t->n_events; i++)
+			assert_int_equal(gp_trace_pool(t, i), expected[i]);
+		gp_trace_destroy(t);
+		free(p.data);
+	}
+}
+
+/* A trace has 255 numbers for them. */
+static void test_many_pools(void **state)
+{
+	json_t *events = json_array(), *top;
+	struct gp_trace *t;
+	char *text, why[512];
+
+	(void)state;
+	for (int i = 0; i < 256; i++)
+		json_array_append_new(events,
+				      json_pack("{s:s,s:i,s:i,s:[i,i]}", "action", "alloc", "addr",
+						i * 512, "size", 1, "pool_id", 0, i + 1));
+	top = json_pack("{s:[o]}", "device_traces", events);
+	text = json_dumps(top, 0);
+	assert_int_equal(fmt_load(text, strlen(text), NULL, &t, why, sizeof(why)), 0);
+	for (size_t i = 0; i < 256; i++)
+		assert_int_equal(gp_trace_pool(t, i), i % 255 + 1);
+	assert_true(fmt_has_note(t, "256 private pools"));
+	gp_trace_destroy(t);
+	free(text);
+	json_decref(top);
+}
+
 /* The table that finds them by length knows each. */
 static void test_words(void **state)
 {
@@ -564,6 +628,7 @@ int main(void)
 		cmocka_unit_test(test_good),      cmocka_unit_test(test_bad),
 		cmocka_unit_test(test_truncated), cmocka_unit_test(test_batches),
 		cmocka_unit_test(test_settings),  cmocka_unit_test(test_words),
+		cmocka_unit_test(test_pools),     cmocka_unit_test(test_many_pools),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

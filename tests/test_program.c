@@ -85,9 +85,9 @@ static void deferring_allocators_hear_of_both(void **state)
 
 static void request_is_resolved(void **state)
 {
-	struct gp_trace *t =
-		TRACE_OF(ALLOC(.id = 1, .size = 5, .stream = 900),
-			 ALLOC(.id = 2, .size = 768, .align = 4096, .stream = 33, .thread = 5));
+	struct gp_trace *t = TRACE_OF(
+		ALLOC(.id = 1, .size = 5, .stream = 900),
+		ALLOC(.id = 2, .size = 768, .align = 4096, .stream = 33, .thread = 5, .pool = 9));
 	struct gp_program p = compile(t, 0);
 
 	(void)state;
@@ -96,6 +96,8 @@ static void request_is_resolved(void **state)
 	assert_int_equal(p.ops[1].req.size, 768);
 	assert_int_equal(p.ops[1].req.stream, 1);
 	assert_int_equal(p.ops[1].req.lg_align, 12);
+	assert_int_equal(p.ops[0].req.pool, 0);
+	assert_int_equal(p.ops[1].req.pool, 9);
 	/* Two recorded threads, but one replays. */
 	assert_int_equal(p.ops[1].req.thread, 0);
 	gp_program_fini(&p);

@@ -103,7 +103,8 @@ static void audit(const struct gp_trace *t)
 	"{\"op\":\"mark\",\"name\":\"gr\\u00fc\\n\\ud83d\\ude00\",\"t\":1}" comma "\n"             \
 	"{\"op\":\"alloc\",\"id\":18446744073709551615,\"size\":100,\"stream\":77,\"thread\":9,"   \
 	"\"align\":1,\"t\":2}" comma "\n"                                                          \
-	"{\"t\":3,\"addr\":4096,\"align\":4096,\"size\":0,\"id\":0,\"op\":\"alloc\"}" comma "\n"   \
+	"{\"t\":3,\"addr\":4096,\"align\":4096,\"size\":0,\"pool\":255,\"id\":0,"                  \
+	"\"op\":\"alloc\"}" comma "\n"                                                             \
 	"{\"op\":\"free\",\"id\":18446744073709551615,\"thread\":4,\"stream\":5,\"t\":3}" comma    \
 	"\n"                                                                                       \
 	"{\"op\":\"free\",\"id\":0,\"size\":0,\"t\":4}" comma "\n"                                 \
@@ -149,6 +150,9 @@ static void check_fields(const char *text)
 	assert_int_equal(t->addrs[1], 0);
 	assert_int_equal(t->addrs[2], 4096);
 	assert_int_equal(t->addrs[7], 8192);
+	assert_non_null(t->pools);
+	for (size_t i = 0; i < t->n_events; i++)
+		assert_int_equal(t->pools[i], i == 2 ? 255 : 0);
 	assert_int_equal(e[8].t_ns, 8);
 	assert_null(gp_trace_destroy(t));
 }
@@ -212,6 +216,7 @@ static void the_builder_grows_and_keeps_what_it_has(void **state)
 			.stream = i % 1000,
 			.t_ns = i,
 			.addr = i == 40000 ? 512 : 0,
+			.pool = i >= 30000 ? i % 256 : 0,
 			.mark = "m",
 		};
 
@@ -227,6 +232,8 @@ static void the_builder_grows_and_keeps_what_it_has(void **state)
 	assert_int_equal(t->n_marks, 16667);
 	assert_int_equal(t->addrs[80000], 512);
 	assert_int_equal(t->addrs[79998], 0);
+	for (size_t i = 0; i < t->n_events; i++)
+		assert_int_equal(t->pools[i], i % 2 || i < 60000 ? 0 : i / 2 % 256);
 	assert_int_equal(t->events[99999].size, 49999);
 	gp_trace_destroy(t);
 }

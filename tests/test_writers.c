@@ -46,7 +46,7 @@ static void writes(const char *writer, const struct gp_trace *t, const char *wan
 
 #define RICH_EVENTS(end)                                                                           \
 	"{\"op\":\"alloc\",\"id\":1,\"size\":4096,\"stream\":32512,\"addr\":512,"                  \
-	"\"assumed\":true}" end                                                                    \
+	"\"pool\":255,\"assumed\":true}" end                                                       \
 	"{\"op\":\"alloc\",\"id\":2,\"size\":64,\"thread\":3,\"assumed\":true}" end                \
 	"{\"op\":\"mark\",\"name\":\"warm-up \\\"1\\\" \\\\ gr\xc3\xbc\",\"t\":10}" end            \
 	"{\"op\":\"alloc\",\"id\":3,\"size\":1048576,\"stream\":5,\"thread\":77,\"align\":512,"    \
@@ -54,7 +54,7 @@ static void writes(const char *writer, const struct gp_trace *t, const char *wan
 	"{\"op\":\"alloc\",\"id\":4,\"size\":0,\"thread\":3,\"t\":20}" end                         \
 	"{\"op\":\"free\",\"id\":3,\"thread\":78,\"t\":86400000000000}" end                        \
 	"{\"op\":\"segment_alloc\",\"size\":2097152,\"stream\":5,\"addr\":33554432,"               \
-	"\"t\":86400000000000}" end                                                                \
+	"\"pool\":3,\"t\":86400000000000}" end                                                     \
 	"{\"op\":\"segment_map\",\"size\":2097152,\"addr\":67108864,\"t\":86400000000000}" end     \
 	"{\"op\":\"alloc\",\"id\":5,\"size\":300,\"stream\":18446744073709551615,"                 \
 	"\"thread\":18446744073709551615,\"t\":86400000001000}" end                                \
@@ -141,7 +141,8 @@ static void losses_are_named(void **state)
 	assert_string_equal(gp_writer_losses(gp_writer_find("binary"), t, text, sizeof(text)), "");
 	assert_string_equal(gp_writer_losses(gp_writer_find("rmm_csv"), t, text, sizeof(text)),
 			    "1 reclaim, 1 sync, 1 trim, 2 mark, 1 segment_alloc, 1 segment_free, "
-			    "1 segment_map, 1 segment_unmap, name, source and notes, alignment");
+			    "1 segment_map, 1 segment_unmap, name, source and notes, alignment, "
+			    "private pools");
 	assert_string_equal(gp_writer_losses(gp_writer_find("rmm_csv"), t, text, 12),
 			    "1 reclaim, ");
 	gp_trace_destroy(t);

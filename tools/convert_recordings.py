@@ -3,8 +3,9 @@
 """Turns a raw recording of PyTorch's allocator into a gpupool trace (traces/FORMAT.md).
 
 A raw recording is JSON, gzipped or not: {"meta": {...}, "events": [[action, address, size, stream,
-time_us], ...]} with the actions of a PyTorch memory history: alloc, free_requested,
-free_completed, segment_alloc, segment_free, segment_map, segment_unmap, oom.
+time_us], ...], "pools": [[address, size, [id, id]], ...]} with the actions of a PyTorch memory
+history: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map,
+segment_unmap, oom. "pools", which may be missing: the segments at the end and their pools' ids.
 
     convert_recordings.py IN.json.gz OUT.jsonl.gz --name llm_train
     convert_recordings.py IN.json.gz --steps
@@ -15,7 +16,9 @@ How events become events:
   * free_requested becomes `free`; free_completed becomes nothing when it follows directly, else
     `reclaim`: until then the block could not be reused. Blocks whose free never completed are
     reclaimed at the very end;
-  * segment events and `oom` keep their sizes and addresses.
+  * segment events and `oom` keep their sizes and addresses;
+  * a private pool is known by the segments at the end: what lies in one of them from the last
+    segment_alloc of its address on gets `pool`; what lay there before is of the default pool.
 
 A cut keeps whole steps. A step ends when the number of live blocks, having risen, is back at the
 lowest it has between two steps. Blocks live at the cut are allocated at its start, under the mark
@@ -24,6 +27,7 @@ lowest it has between two steps. Blocks live at the cut are allocated at its sta
 """
 
 import argparse
+import bisect
 import gzip
 import json
 import sys
@@ -44,8 +48,30 @@ def reclaim_pending(pending, t):
     return [{"op": "reclaim", "id": i, "t": t} for i in pending]
 
 
-def convert(raw):
+class Pools:
+    """The private pools: numbered from 1, and found by address."""
+
+    def __init__(self, raw, segments):
+        numbers = {}
+        since = {e[1]: n for n, e in enumerate(raw) if e[0] == "segment_alloc"}
+        self.segments = sorted((addr, size, since.get(addr, -1),
+                                numbers.setdefault(tuple(pool), len(numbers) + 1))
+                               for addr, size, pool in segments if any(pool))
+        if len(numbers) > 255:
+            sys.exit(f"{len(numbers)} private pools, expected at most 255")
+
+    def at(self, addr, n):
+        """As keys of an event: the pool of what raw event n does there."""
+        i = bisect.bisect_right(self.segments, (addr, float("inf"))) - 1
+        if i < 0:
+            return {}
+        start, size, since, pool = self.segments[i]
+        return {"pool": pool} if addr - start < size and n >= since else {}
+
+
+def convert(raw, segments=()):
     """The raw events as gpupool events, in order."""
+    pools = Pools(raw, segments)
     events, live, pending = [], {}, {}
     last_id = 0
     start = raw[0][4] if raw else 0
@@ -56,7 +82,7 @@ def convert(raw):
             last_id += 1
             live[addr] = last_id
             events.append({"op": "alloc", "id": last_id, "size": size, "stream": stream,
-                           "addr": addr, "t": t})
+                           "addr": addr, **pools.at(addr, n), "t": t})
         elif action == "free_requested":
             block = live.pop(addr)
             events.append({"op": "free", "id": block, "t": t})
@@ -69,7 +95,7 @@ def convert(raw):
         elif action in KEPT:
             event = {"op": action, "size": size, "stream": stream, "t": t}
             if action != "oom":
-                event["addr"] = addr
+                event.update(addr=addr, **pools.at(addr, n))
             events.append(event)
         else:
             sys.exit(f"event {n}: unknown action {action!r}, expected a PyTorch allocator event")
@@ -156,7 +182,7 @@ def renumber(events):
 
 def tidy(event, keep_addr):
     """Leaves out what is 0 anyway, and orders the keys."""
-    order = ("op", "id", "name", "size", "stream", "addr", "t")
+    order = ("op", "id", "name", "size", "stream", "addr", "pool", "t")
     return {k: event[k] for k in order
             if k in event and (k != "stream" or event[k]) and (k != "addr" or keep_addr)}
 
@@ -198,7 +224,7 @@ def main():
         p.error("an output file is missing")
     recording = read_recording(args.recording)
     meta = recording["meta"]
-    events = convert(recording["events"])
+    events = convert(recording["events"], recording.get("pools", ()))
     if args.steps:
         steps = find_steps(events)
         for n, ((end, peak), name) in enumerate(zip(steps, step_names(steps, args.short)), 1):

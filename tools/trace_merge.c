@@ -20,7 +20,7 @@
 struct part {
 	struct gp_trace *t;
 	size_t next; /* event */
-	uint64_t first_id, first_stream, first_thread;
+	uint64_t first_id, first_stream, first_thread, first_pool;
 	uint64_t addr; /* added to each */
 };
 
@@ -52,6 +52,15 @@ static struct part *merge_next(struct merge *m)
 	return first;
 }
 
+static uint8_t merge_last_pool(const struct gp_trace *t)
+{
+	uint8_t last = 0;
+
+	for (size_t i = 0; t->pools && i < t->n_events; i++)
+		last = t->pools[i] > last ? t->pools[i] : last;
+	return last;
+}
+
 static int merge_event(struct merge *m, struct part *p)
 {
 	size_t i = p->next++;
@@ -63,6 +72,7 @@ static int merge_event(struct merge *m, struct part *p)
 	r.stream = p->first_stream + e->stream;
 	r.thread = p->first_thread + e->thread;
 	r.addr += r.addr ? p->addr : 0;
+	r.pool += r.pool ? p->first_pool : 0;
 	return gp_trace_builder_add(m->b, &r, 0);
 }
 
@@ -177,6 +187,7 @@ static int merge_load(struct merge *m, char **paths, size_t n)
 		p->first_id = before->first_id + before->t->n_ids;
 		p->first_stream = before->first_stream + before->t->n_streams;
 		p->first_thread = before->first_thread + before->t->n_threads;
+		p->first_pool = before->first_pool + merge_last_pool(before->t);
 	}
 	return -1;
 }

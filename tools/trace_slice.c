@@ -159,10 +159,10 @@ static bool slice_place(struct slice *s)
 
 /* ---- what the recorded allocator held ---- */
 
-/* Tag of a range: stream handle index and how it came. */
-static uint64_t held_tag(const struct gp_event *e)
+/* Tag of a range: stream handle index, pool and how it came. */
+static uint64_t held_tag(const struct gp_event *e, uint8_t pool)
 {
-	return (uint64_t)e->stream << 1 | (e->op == GP_OP_SEGMENT_MAP);
+	return (uint64_t)e->stream << 9 | (uint64_t)pool << 1 | (e->op == GP_OP_SEGMENT_MAP);
 }
 
 /* Takes [addr, addr + size) out of the ranges that hold parts of it. */
@@ -192,7 +192,8 @@ static int held_at(const struct gp_trace *t, size_t to, struct gp_range_set *hel
 		if (!t->addrs[i] || !e->size)
 			continue;
 		if (e->op == GP_OP_SEGMENT_ALLOC || e->op == GP_OP_SEGMENT_MAP)
-			r = gp_range_set_insert(held, t->addrs[i], e->size, held_tag(e));
+			r = gp_range_set_insert(held, t->addrs[i], e->size,
+						held_tag(e, gp_trace_pool(t, i)));
 		else if (e->op == GP_OP_SEGMENT_FREE || e->op == GP_OP_SEGMENT_UNMAP)
 			r = held_cut(held, t->addrs[i], e->size);
 	}
@@ -213,7 +214,8 @@ static int slice_add_held(struct slice *s)
 			.op = e->tag & 1 ? GP_OP_SEGMENT_MAP : GP_OP_SEGMENT_ALLOC,
 			.size = e->size,
 			.addr = e->addr,
-			.stream = s->t->stream_handles[e->tag >> 1],
+			.pool = e->tag >> 1 & UINT8_MAX,
+			.stream = s->t->stream_handles[e->tag >> 9],
 		};
 
 		r = gp_trace_builder_add(s->b, &record, 0);

@@ -144,8 +144,10 @@ static int binary_find_parts(struct binary *f)
 	image->thread_handles = binary_part(f, h->threads_at, h->n_threads, 8, 8);
 	if (h->addrs_at)
 		image->addrs = binary_part(f, h->addrs_at, h->n_events, 8, 8);
+	if (h->pools_at)
+		image->pools = binary_part(f, h->pools_at, h->n_events, 1, 1);
 	if (!image->events || !image->stream_handles || !image->thread_handles || !texts ||
-	    (h->addrs_at && !image->addrs))
+	    (h->addrs_at && !image->addrs) || (h->pools_at && !image->pools))
 		return gp_trace_builder_refuse(
 			f->b, GP_TRACE_BYTE + BINARY_AT(events_at),
 			"a part lies outside of the file, expected all in it");

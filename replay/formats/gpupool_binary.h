@@ -2,10 +2,10 @@
  *
  * gpupool_binary: the layout of a trace that is mapped, not parsed (traces/FORMAT.md, "Binary").
  *
- *   header | events, 32 bytes each | addrs | streams | threads | texts | tail
+ *   header | events, 32 bytes each | addrs | streams | threads | pools | texts | tail
  *
  * All numbers are in the byte order of the machine that wrote them, which `endian` tells. Each part
- * begins at a multiple of 8, the events at a multiple of 64 (a cache line).
+ * of numbers begins at a multiple of 8, the events at a multiple of 64 (a cache line).
  */
 #ifndef GP_GPUPOOL_BINARY_H
 #define GP_GPUPOOL_BINARY_H
@@ -32,7 +32,7 @@ struct gp_binary_header {
 	uint64_t events_at, addrs_at, streams_at, threads_at; /* addrs_at 0: none recorded */
 	/* name, source, device name, marks, notes, in this order, each with its final NUL */
 	uint64_t texts_at, texts_bytes;
-	uint64_t reserved; /* 0 */
+	uint64_t pools_at; /* 0: none told apart */
 	uint64_t checksum; /* of all before it: FNV-1a, 64 bits */
 };
 

@@ -23,6 +23,7 @@ enum event_key {
 	EVENT_T,
 	EVENT_ALIGN,
 	EVENT_ADDR,
+	EVENT_POOL,
 	EVENT_NAME,
 	EVENT_ASSUMED,
 	EVENT_N,
@@ -39,23 +40,26 @@ static const struct {
 	[EVENT_THREAD] = { "thread", 6 }, [EVENT_T] = { "t", 1 },
 	[EVENT_ALIGN] = { "align", 5 },   [EVENT_ADDR] = { "addr", 4 },
 	[EVENT_NAME] = { "name", 4 },     [EVENT_ASSUMED] = { "assumed", 7 },
+	[EVENT_POOL] = { "pool", 4 },
 };
 
 /* Keys besides those that every event may have. */
 #define EVENT_COMMON (EVENT_BIT(OP) | EVENT_BIT(STREAM) | EVENT_BIT(THREAD) | EVENT_BIT(T))
+/* Where the recorded allocator had it. */
+#define EVENT_PLACE (EVENT_BIT(ADDR) | EVENT_BIT(POOL))
 
 static const struct {
 	unsigned needs, takes;
 } event_rules[GP_OP_N] = {
 	[GP_OP_ALLOC] = { EVENT_BIT(ID) | EVENT_BIT(SIZE),
-			  EVENT_BIT(ALIGN) | EVENT_BIT(ADDR) | EVENT_BIT(ASSUMED) },
+			  EVENT_BIT(ALIGN) | EVENT_PLACE | EVENT_BIT(ASSUMED) },
 	[GP_OP_FREE] = { EVENT_BIT(ID), EVENT_BIT(SIZE) },
 	[GP_OP_RECLAIM] = { EVENT_BIT(ID), EVENT_BIT(SIZE) },
 	[GP_OP_MARK] = { EVENT_BIT(NAME), 0 },
-	[GP_OP_SEGMENT_ALLOC] = { EVENT_BIT(SIZE), EVENT_BIT(ADDR) },
-	[GP_OP_SEGMENT_FREE] = { EVENT_BIT(SIZE), EVENT_BIT(ADDR) },
-	[GP_OP_SEGMENT_MAP] = { EVENT_BIT(SIZE), EVENT_BIT(ADDR) },
-	[GP_OP_SEGMENT_UNMAP] = { EVENT_BIT(SIZE), EVENT_BIT(ADDR) },
+	[GP_OP_SEGMENT_ALLOC] = { EVENT_BIT(SIZE), EVENT_PLACE },
+	[GP_OP_SEGMENT_FREE] = { EVENT_BIT(SIZE), EVENT_PLACE },
+	[GP_OP_SEGMENT_MAP] = { EVENT_BIT(SIZE), EVENT_PLACE },
+	[GP_OP_SEGMENT_UNMAP] = { EVENT_BIT(SIZE), EVENT_PLACE },
 	[GP_OP_OOM] = { EVENT_BIT(SIZE), 0 },
 };
 
@@ -143,7 +147,7 @@ static int event_number(struct gp_fields *f, struct event *e, enum event_key key
 		[EVENT_ID] = &e->record.id,         [EVENT_SIZE] = &e->record.size,
 		[EVENT_STREAM] = &e->record.stream, [EVENT_THREAD] = &e->record.thread,
 		[EVENT_T] = &e->record.t_ns,        [EVENT_ALIGN] = &e->record.align,
-		[EVENT_ADDR] = &e->record.addr,
+		[EVENT_ADDR] = &e->record.addr,     [EVENT_POOL] = &e->record.pool,
 	};
 
 	if (fault)
@@ -169,7 +173,8 @@ static int event_unknown_key(struct gp_fields *f)
 
 	int r = gp_trace_builder_problem(f->builder, GP_SKIP_UNKNOWN_KEY, j->line,
 					 "unknown key \"%s\" in an event, expected only op, id, "
-					 "size, stream, thread, t, align, addr, assumed, name",
+					 "size, stream, thread, t, align, addr, pool, assumed, "
+					 "name",
 					 gp_fields_quote(j).text);
 
 	if (r < 0)

@@ -23,6 +23,7 @@ void gp_torch_init(struct gp_torch *s, struct gp_trace_builder *b)
 	memset(s, 0, sizeof(*s));
 	s->builder = b;
 	gp_id_map_init(&s->text_map);
+	gp_id_map_init(&s->pool_map);
 }
 
 void gp_torch_fini(struct gp_torch *s)
@@ -32,11 +33,13 @@ void gp_torch_fini(struct gp_torch *s)
 	free(s->chunks);
 	free(s->traces);
 	free(s->blocks);
+	free(s->segments);
 	free(s->annotations);
 	for (uint64_t i = 0; i < s->n_texts; i++)
 		free(s->texts[i]);
 	free(s->texts);
 	gp_id_map_fini(&s->text_map);
+	gp_id_map_fini(&s->pool_map);
 }
 
 int gp_torch_reserve(void *array, uint64_t n, size_t *capacity, size_t element_size)
@@ -104,6 +107,13 @@ static int torch_number(struct gp_torch *s, const struct gp_torch_dict *d, enum 
 						name, torch_kind_name(v));
 	*out = v->number;
 	return 0;
+}
+
+/* A pool's id is two numbers; whatever else it is says nothing. */
+static bool torch_has_pool(const struct gp_torch_dict *d, enum gp_torch_word key)
+{
+	return torch_has(d, key) && d->value[key].tag == GP_TORCH_TAG_NUMBERS &&
+	       d->value[key].n == 2;
 }
 
 /* The string, where we have it; else what it is instead. */
@@ -180,6 +190,9 @@ static int torch_event(struct gp_torch *s, const struct gp_torch_dict *d, uint64
 		r = torch_number(s, d, GP_TORCH_STREAM, false, at, &e.stream);
 	if (!r)
 		r = torch_number(s, d, GP_TORCH_TIME_US, false, at, &e.time_us);
+	e.has_pool = torch_has_pool(d, GP_TORCH_POOL_ID);
+	if (!r && e.has_pool)
+		r = gp_torch_pool(s, &d->value[GP_TORCH_POOL_ID], &e.pool);
 	if (r)
 		return r;
 	out->tag = GP_TORCH_TAG_EVENT;
@@ -222,6 +235,26 @@ static int torch_block(struct gp_torch *s, const struct gp_torch_dict *d, uint64
 	return 0;
 }
 
+/* Keeps the segment when it is of a private pool: only those need to be told apart. */
+static int torch_add_segment(struct gp_torch *s, const struct gp_torch_dict *d, uint64_t device,
+			     uint64_t address, uint64_t at)
+{
+	struct gp_torch_segment g = { .addr = address, .device = (uint32_t)device };
+	int r = 0;
+
+	if (torch_has_pool(d, GP_TORCH_SEGMENT_POOL_ID))
+		r = gp_torch_pool(s, &d->value[GP_TORCH_SEGMENT_POOL_ID], &g.pool);
+	if (r || !g.pool)
+		return r;
+	r = torch_number(s, d, GP_TORCH_TOTAL_SIZE, true, at, &g.size);
+	if (!r)
+		r = gp_torch_reserve(&s->segments, s->n_segments, &s->segments_capacity,
+				     sizeof(*s->segments));
+	if (!r)
+		s->segments[s->n_segments++] = g;
+	return r;
+}
+
 /* Keeps the blocks in use, which now learn where they are. */
 static int torch_segment(struct gp_torch *s, const struct gp_torch_dict *d, uint64_t at,
 			 struct gp_plain *out)
@@ -248,6 +281,8 @@ static int torch_segment(struct gp_torch *s, const struct gp_torch_dict *d, uint
 		r = gp_trace_builder_problem(s->builder, GP_SKIP_BAD_EVENT, at,
 					     "a segment of device %llu, expected less than %u",
 					     (unsigned long long)device, GP_TORCH_DEVICES_MAX);
+	if (!r)
+		r = torch_add_segment(s, d, device, address, at);
 	for (uint64_t i = list->number; !r && i < list->number + list->n; i++) {
 		struct gp_torch_block b = s->blocks[i];
 
@@ -385,7 +420,7 @@ static enum gp_torch_tag torch_item_tag(const struct gp_plain *item)
 		return (enum gp_torch_tag)item->tag;
 	if (item->kind == GP_PLAIN_LIST && (!item->n || item->tag == GP_TORCH_TAG_EVENT))
 		return GP_TORCH_TAG_TRACE;
-	return GP_TORCH_TAG_NONE;
+	return item->kind == GP_PLAIN_UNSIGNED ? GP_TORCH_TAG_NUMBERS : GP_TORCH_TAG_NONE;
 }
 
 static bool torch_is_record(enum gp_torch_tag tag)
@@ -419,6 +454,8 @@ int gp_torch_list(struct gp_torch *s, struct gp_plain *list, const struct gp_pla
 	if (!list->n) {
 		list->tag = (uint8_t)tag;
 		list->number = number;
+	} else if (list->tag == GP_TORCH_TAG_NUMBERS) { /* exact for two of 32 bits */
+		list->number = (list->number << 32 | list->number >> 32) ^ number;
 	} else if (torch_is_record((enum gp_torch_tag)list->tag) &&
 		   list->number + list->n != number) {
 		return gp_trace_builder_refuse(s->builder, at,

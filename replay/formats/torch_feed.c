@@ -179,6 +179,7 @@ static int feed_assume(struct feed *f, uint64_t addr, uint64_t size, uint64_t st
 					  .addr = addr,
 					  .size = size,
 					  .stream = stream,
+					  .pool = gp_torch_pool_at(f->s, addr, 0),
 					  .assumed = true };
 	int r = gp_trace_builder_add(f->b, &record, GP_TRACE_WHOLE);
 
@@ -354,6 +355,7 @@ static int feed_one(struct feed *f, const struct gp_torch_event *e, uint64_t num
 					  .t_ns = feed_time(f, e->time_us) };
 	int r = 0;
 
+	record.pool = e->has_pool ? e->pool : gp_torch_pool_at(f->s, e->addr, number);
 	if (e->action == GP_TORCH_ALLOC) {
 		record.op = GP_OP_ALLOC;
 		r = feed_alloc(f, e, number);
@@ -459,6 +461,11 @@ static int feed_notes(struct feed *f)
 					  "%llu freed blocks still waited for a stream at the end: "
 					  "they are reusable only there",
 					  (unsigned long long)f->n_waiting);
+	if (!r && f->s->pool_map.n > GP_TRACE_POOL_MAX)
+		r = gp_trace_builder_note(f->b,
+					  "%u private pools, of which a trace tells %u apart: some "
+					  "share a number",
+					  f->s->pool_map.n, GP_TRACE_POOL_MAX);
 	if (!r && f->s->cut)
 		r = gp_trace_builder_note(f->b, "the file breaks off: its events end there, and "
 						"blocks that none of them names are missing");
@@ -471,6 +478,7 @@ int gp_torch_feed(struct gp_torch *s)
 	int r = feed_choose_device(&f);
 
 	gp_id_map_init(&f.addresses);
+	gp_torch_pools_begin(s, f.device, f.events);
 	if (!r)
 		r = feed_header(&f);
 	if (!r)

@@ -48,6 +48,8 @@ enum gp_torch_word {
 	GP_TORCH_ALLOCATOR_SETTINGS,
 	GP_TORCH_EXTERNAL_ANNOTATIONS,
 	GP_TORCH_ALLOC_CONF,
+	GP_TORCH_POOL_ID,
+	GP_TORCH_SEGMENT_POOL_ID,
 	GP_TORCH_KEYS,
 
 	/* Values of "action". */
@@ -86,6 +88,7 @@ enum gp_torch_tag {
 	GP_TORCH_TAG_HISTORY,
 	GP_TORCH_TAG_SETTINGS,
 	GP_TORCH_TAG_SNAPSHOT,
+	GP_TORCH_TAG_NUMBERS, /* a list of whole numbers; `number`: made of them */
 	GP_TORCH_TAG_MIXED,   /* of a list: this and that */
 	GP_TORCH_TAG_SKIPPED, /* lenient: left out, and counted */
 };
@@ -102,6 +105,8 @@ struct gp_torch_event {
 	uint64_t stream;
 	uint64_t time_us; /* 0: not recorded */
 	uint8_t action;   /* enum gp_torch_word */
+	uint8_t pool;     /* meaningful when it has */
+	bool has_pool;
 };
 
 /* A block in use when the snapshot was taken. */
@@ -113,6 +118,14 @@ struct gp_torch_block {
 	uint32_t device;
 	uint8_t state; /* enum gp_torch_word */
 	bool has_addr; /* until the segment is known */
+};
+
+/* A segment of a private pool that was there when the snapshot was taken. */
+struct gp_torch_segment {
+	uint64_t addr, size;
+	uint64_t since; /* number of the event that took it; 0: before the recording */
+	uint32_t device;
+	uint8_t pool;
 };
 
 struct gp_torch_annotation {
@@ -142,6 +155,10 @@ struct gp_torch {
 	struct gp_torch_block *blocks;
 	uint64_t n_blocks;
 	size_t blocks_capacity;
+	struct gp_torch_segment *segments;
+	uint64_t n_segments;
+	size_t segments_capacity;
+	struct gp_id_map pool_map; /* PyTorch's name of a private pool -> which, from 0 */
 	struct gp_torch_annotation *annotations;
 	uint64_t n_annotations;
 	size_t annotations_capacity;
@@ -182,6 +199,15 @@ int gp_torch_top(struct gp_torch *s, const struct gp_plain *top, uint64_t at);
 /* The file breaks off there, and lenient reading wants what it has. `lists`: traces read so far
  * that have not found their way into the list of all, the one at work being the last. */
 int gp_torch_cut(struct gp_torch *s, const struct gp_plain *lists, size_t n);
+
+/* ---- torch_pools.c ---- */
+
+/* The number of the pool that goes by this id, two numbers of PyTorch's. 0 or -ENOMEM. */
+int gp_torch_pool(struct gp_torch *s, const struct gp_plain *id, uint8_t *pool);
+/* These events of this GPU it will be about: to be called before those below. */
+void gp_torch_pools_begin(struct gp_torch *s, uint32_t device, struct gp_torch_range events);
+/* The pool of what event `number` (from 1; 0: what was before) does there. */
+uint8_t gp_torch_pool_at(const struct gp_torch *s, uint64_t addr, uint64_t number);
 
 /* ---- torch_feed.c ---- */
 

@@ -33,6 +33,8 @@ static const char *const words[] = {
 	[GP_TORCH_ALLOCATOR_SETTINGS] = "allocator_settings",
 	[GP_TORCH_EXTERNAL_ANNOTATIONS] = "external_annotations",
 	[GP_TORCH_ALLOC_CONF] = "PYTORCH_CUDA_ALLOC_CONF",
+	[GP_TORCH_POOL_ID] = "pool_id",
+	[GP_TORCH_SEGMENT_POOL_ID] = "segment_pool_id",
 	[GP_TORCH_ALLOC] = "alloc",
 	[GP_TORCH_FREE] = "free",
 	[GP_TORCH_FREE_REQUESTED] = "free_requested",
@@ -75,6 +77,7 @@ static const uint8_t word_order[] = {
 	GP_TORCH_TIME_US,
 	GP_TORCH_ADDRESS,
 	GP_TORCH_HISTORY,
+	GP_TORCH_POOL_ID,
 	GP_TORCH_SEGMENTS,
 	GP_TORCH_SNAPSHOT,
 	GP_TORCH_INACTIVE,
@@ -90,6 +93,7 @@ static const uint8_t word_order[] = {
 	GP_TORCH_REQUESTED_SIZE,
 	GP_TORCH_FREE_REQUESTED,
 	GP_TORCH_FREE_COMPLETED,
+	GP_TORCH_SEGMENT_POOL_ID,
 	GP_TORCH_ACTIVE_ALLOCATED,
 	GP_TORCH_ALLOCATOR_SETTINGS,
 	GP_TORCH_ACTIVE_PENDING_FREE,
@@ -99,8 +103,8 @@ static const uint8_t word_order[] = {
 };
 
 static const uint8_t word_first[WORD_LENGTHS + 1] = {
-	0,  0,  0,  0,  2,  6,  10, 14, 17, 20, 21, 22, 24,
-	26, 29, 32, 32, 33, 33, 34, 35, 37, 37, 37, 38,
+	0,  0,  0,  0,  2,  6,  10, 14, 18, 21, 22, 23, 25,
+	27, 30, 33, 34, 35, 35, 36, 37, 39, 39, 39, 40,
 };
 
 uint32_t gp_torch_word(const char *text, size_t n)

@@ -49,6 +49,10 @@ static struct gp_binary_header binary_header(const struct gp_trace *t)
 	h.streams_at = at;
 	h.threads_at = h.streams_at + t->n_streams * sizeof(*t->stream_handles);
 	h.texts_at = h.threads_at + t->n_threads * sizeof(*t->thread_handles);
+	if (t->pools) {
+		h.pools_at = h.texts_at;
+		h.texts_at += t->n_events * sizeof(*t->pools);
+	}
 	h.file_bytes = gp_align_up(h.texts_at + h.texts_bytes, 8) + sizeof(struct gp_binary_tail);
 	h.checksum = gp_binary_checksum(&h);
 	return h;
@@ -80,6 +84,8 @@ static int binary_write(const struct gp_trace *t, struct gp_output *out)
 		gp_output_bytes(out, t->addrs, t->n_events * sizeof(*t->addrs));
 	gp_output_bytes(out, t->stream_handles, t->n_streams * sizeof(*t->stream_handles));
 	gp_output_bytes(out, t->thread_handles, t->n_threads * sizeof(*t->thread_handles));
+	if (t->pools)
+		gp_output_bytes(out, t->pools, t->n_events * sizeof(*t->pools));
 	binary_text(out, t->name);
 	binary_text(out, t->source);
 	binary_text(out, t->device_name);

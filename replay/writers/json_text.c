@@ -77,6 +77,8 @@ void gp_json_text_event(struct gp_json_text *j, const struct gp_trace_record *r)
 		TEXT_UNLESS_0(o, "align", r->align);
 	if (uses & GP_USE_ADDR)
 		TEXT_UNLESS_0(o, "addr", r->addr);
+	if (uses & GP_USE_ADDR)
+		TEXT_UNLESS_0(o, "pool", r->pool);
 	if (r->op == GP_OP_MARK) {
 		gp_output_text(o, ",\"name\":");
 		gp_output_quoted(o, r->mark);

@@ -84,6 +84,7 @@ static unsigned losses_has(const struct gp_trace *t, uint64_t *n_ops)
 	has |= t->n_streams > 1 ? GP_KEEP_STREAM : 0;
 	has |= t->n_threads > 1 ? GP_KEEP_THREAD : 0;
 	has |= t->addrs ? GP_KEEP_ADDR : 0;
+	has |= t->pools ? GP_KEEP_POOL : 0;
 	has |= t->name[0] || t->source[0] || t->device_name[0] || t->n_notes || t->n_assumed
 		       ? GP_KEEP_HEADER
 		       : 0;
@@ -94,8 +95,8 @@ const char *gp_writer_losses(const struct gp_writer *w, const struct gp_trace *t
 			     size_t size)
 {
 	static const char *const names[] = {
-		"name, source and notes", "times", "streams", "threads", "alignment",
-		"recorded addresses",
+		"name, source and notes", "times",         "streams", "threads", "alignment",
+		"recorded addresses",     "private pools",
 	};
 	struct losses l = { text, size, 0 };
 	uint64_t n_ops[GP_OP_N] = { 0 };

@@ -19,7 +19,8 @@ enum gp_writer_keep {
 	GP_KEEP_THREAD = 8,
 	GP_KEEP_ALIGN = 16,
 	GP_KEEP_ADDR = 32,
-	GP_KEEP_ALL = 63,
+	GP_KEEP_POOL = 64,
+	GP_KEEP_ALL = 127,
 };
 
 #define GP_OPS_ALL ((1u << GP_OP_N) - 1)
