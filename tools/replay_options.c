@@ -98,7 +98,7 @@ static bool parse_capacity(void *ctx, const char *name, const char *value)
 static bool set_text(const char *name, const char *value, const char **out)
 {
 	if (!value[0]) {
-		cli_error("--%s=: expected a path", name);
+		cli_error("--%s=: expected a value", name);
 		return false;
 	}
 	*out = value;
