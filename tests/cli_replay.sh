@@ -8,35 +8,14 @@
 #   GPUPOOL_TRACE_DIR   the project's traces
 
 set -u
+suites=$(cd "$(dirname "$0")" && pwd) || exit 99
 replay=${GPUPOOL_REPLAY:?"the program to test"}
 traces=${GPUPOOL_TRACE_DIR:?"the folder of traces"}
 case $replay in /*) ;; *) replay=$PWD/$replay ;; esac
 traces=$(cd "$traces" && pwd) || exit 99
 unset NO_COLOR
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
+. "$suites/cli.sh"
 mkdir box
-n=0
-failed=0
-
-# ---- TAP ----
-
-# ok CONDITION_RESULT NAME: one test; on failure shows the last run.
-ok() {
-	n=$((n + 1))
-	if [ "$1" -eq 0 ]; then
-		echo "ok $n - $2"
-		return
-	fi
-	failed=$((failed + 1))
-	echo "not ok $n - $2"
-	echo "# command: $command"
-	echo "# exit code: $code"
-	sed 's/^/# stdout: /' out | head -n 20
-	sed 's/^/# stderr: /' err | head -n 20
-	echo "# left in the folder: $(ls -A box | tr '\n' ' ')"
-}
 
 # run ARGUMENT...: runs the program in an empty folder; sets $code, and the files out and err.
 run() {
@@ -47,21 +26,8 @@ run() {
 	code=$?
 }
 
-lines() {
-	wc -l <"$1" | tr -d ' '
-}
-
 nothing_written() {
 	[ -z "$(ls -A box)" ]
-}
-
-# All of these words (basic regular expressions) are in the file.
-has() {
-	file=$1
-	shift
-	for word; do
-		grep -q -e "$word" "$file" || return 1
-	done
 }
 
 # refuses CODE WORDS ARGUMENT...: that code, nothing on stdout, one line with the words on stderr,

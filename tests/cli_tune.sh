@@ -8,51 +8,20 @@
 #   GPUPOOL_TRACE_DIR   the project's traces
 
 set -u
+suites=$(cd "$(dirname "$0")" && pwd) || exit 99
 tune=${GPUPOOL_TUNE:?"the program to test"}
 traces=${GPUPOOL_TRACE_DIR:?"the folder of traces"}
 case $tune in /*) ;; *) tune=$PWD/$tune ;; esac
 traces=$(cd "$traces" && pwd) || exit 99
 LC_ALL=C
 export LC_ALL
-work=$(mktemp -d) || exit 99
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 99
-n=0
-failed=0
-
-# ok CONDITION_RESULT NAME: one test; on failure shows the last run.
-ok() {
-	n=$((n + 1))
-	if [ "$1" -eq 0 ]; then
-		echo "ok $n - $2"
-		return
-	fi
-	failed=$((failed + 1))
-	echo "not ok $n - $2"
-	echo "# command: gpupool-tune $command"
-	echo "# exit code: $code"
-	sed 's/^/# stdout: /' out | cut -c 1-300 | head -n 30
-	sed 's/^/# stderr: /' err | head -n 20
-}
+. "$suites/cli.sh"
 
 # run ARGUMENT...: sets $code, and the files out and err.
 run() {
-	command="$*"
+	command="gpupool-tune $*"
 	"$tune" "$@" >out 2>err
 	code=$?
-}
-
-lines() {
-	wc -l <"$1" | tr -d ' '
-}
-
-# All of these words (basic regular expressions) are in the file.
-has() {
-	file=$1
-	shift
-	for word; do
-		grep -q -e "$word" "$file" || return 1
-	done
 }
 
 # refuses WORDS ARGUMENT...: exit 2, nothing on stdout, one line with the words.
