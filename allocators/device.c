@@ -3,7 +3,7 @@
  * device: what every kind of device has in common: the calls are counted and timed here, around
  * the hooks of one implementation.
  *
- * Cost         two readings of the tick counter and two uncontended atomic additions a call, some
+ * Cost         two readings of the tick counter and three uncontended atomic additions a call, some
  *              tens of nanoseconds, against the microsecond that the fastest driver call takes
  * Threads      counters are atomic and relaxed: each is exact, no two are of one moment. The
  *              observer and its argument change only while nobody calls. The text of a fault is
@@ -17,6 +17,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include "ticks.h"
 
@@ -25,6 +26,9 @@
 
 /* Serialises the text of faults, of all devices: they are rare and short. */
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the call under way on this thread was charged; 0 between calls. */
+static _Thread_local uint64_t call_charge;
 
 static const char *const call_names[GP_CALL_N] = {
 	[GP_CALL_RESERVE] = "reserve",
@@ -78,15 +82,112 @@ const char *gp_device_error(const struct gp_device *dev)
 	return dev->error;
 }
 
+bool gp_device_broken(const struct gp_device *dev)
+{
+	return READ(dev->broken);
+}
+
+/* ---- faults on purpose ---- */
+
+void gp_device_inject(struct gp_device *dev, const struct gp_injection *inject)
+{
+	dev->inject = *inject;
+	dev->injects =
+		inject->lost_call || inject->sticky_call || inject->fail_call || inject->slow_call;
+}
+
+/* The fault that every call has once n calls were made; else 0. */
+static int device_curse(struct gp_device *dev, const char *call, uint64_t n)
+{
+	const struct gp_injection *inject = &dev->inject;
+
+	if (inject->lost_call && n >= inject->lost_call)
+		return gp_device_fault(dev, -ENODEV,
+				       "%s: cudaErrorDevicesUnavailable (injected: the device is "
+				       "lost since call %" PRIu64 ")",
+				       call, inject->lost_call);
+	if (inject->sticky_call && n >= inject->sticky_call)
+		return gp_device_fault(dev, -EIO,
+				       "%s: cudaErrorIllegalAddress (injected: a sticky error "
+				       "since call %" PRIu64 ")",
+				       call, inject->sticky_call);
+	return 0;
+}
+
+static void device_dawdle(struct gp_device *dev, uint64_t ns)
+{
+	const struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	if (dev->info.simulated)
+		gp_device_charge(dev, ns);
+	else
+		nanosleep(&ts, NULL);
+}
+
+static bool device_takes(enum gp_call call)
+{
+	return call == GP_CALL_RESERVE || call == GP_CALL_ASYNC_ALLOC || call == GP_CALL_CREATE ||
+	       call == GP_CALL_MAP;
+}
+
+static GP_NOINLINE int device_injected(struct gp_device *dev, enum gp_call call)
+{
+	int r = device_curse(dev, gp_call_name(call), COUNT(dev->n_calls, 1) + 1);
+	uint64_t n;
+
+	if (r || !device_takes(call))
+		return r;
+	n = COUNT(dev->n_takes, 1) + 1;
+	if (n == dev->inject.slow_call)
+		device_dawdle(dev, dev->inject.slow_ns);
+	return n == dev->inject.fail_call ? GP_NOMEM : 0;
+}
+
+/* Before a call: 0, or what it is to answer instead. */
+static inline int device_enter(struct gp_device *dev, enum gp_call call)
+{
+	return GP_LIKELY(!dev->injects) ? 0 : device_injected(dev, call);
+}
+
+/* After a call that gives something back: its result, or what it is to answer instead. */
+static inline int device_answer(struct gp_device *dev, enum gp_call call, int r)
+{
+	int instead = device_enter(dev, call);
+
+	return instead ? instead : r;
+}
+
+/* ---- counting and timing ---- */
+
+void gp_device_charge(struct gp_device *dev, uint64_t ns)
+{
+	COUNT(dev->model_ns, ns);
+	call_charge += ns;
+}
+
+static GP_NOINLINE int device_failed(struct gp_device *dev, int r)
+{
+	COUNT(dev->failures, 1);
+	if (r == -EIO || r == -ENODEV)
+		atomic_store_explicit(&dev->broken, true, memory_order_relaxed);
+	return r;
+}
+
 /* The end of a call that began at tick t0 with result r. */
 static inline int device_done(struct gp_device *dev, enum gp_call call, uint64_t t0, int r)
 {
-	COUNT(dev->host_ticks, gp_ticks() - t0);
-	if (GP_LIKELY(!r))
-		COUNT(dev->calls[call], 1);
-	else
-		COUNT(dev->failures, 1);
-	return r;
+	uint64_t ticks = gp_ticks() - t0;
+
+	COUNT(dev->host_ticks, ticks);
+	COUNT(dev->call_ticks[call], ticks);
+	if (call_charge) {
+		COUNT(dev->call_model_ns[call], call_charge);
+		call_charge = 0;
+	}
+	if (GP_UNLIKELY(r))
+		return device_failed(dev, r);
+	COUNT(dev->calls[call], 1);
+	return 0;
 }
 
 /* A call refused before it reaches the implementation. */
@@ -126,31 +227,36 @@ static GP_NOINLINE int device_unpaged(struct gp_device *dev, enum gp_call call, 
 int gp_device_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 {
 	uint64_t t0;
+	int r;
 
 	if (GP_UNLIKELY(!size))
 		return device_zero(dev, GP_CALL_RESERVE);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_RESERVE, t0, dev->ops->reserve(dev, size, addr));
+	r = device_enter(dev, GP_CALL_RESERVE);
+	return device_done(dev, GP_CALL_RESERVE, t0, r ? r : dev->ops->reserve(dev, size, addr));
 }
 
 int gp_device_release(struct gp_device *dev, uint64_t addr)
 {
 	uint64_t t0 = gp_ticks();
 
-	return device_done(dev, GP_CALL_RELEASE, t0, dev->ops->release(dev, addr));
+	return device_done(dev, GP_CALL_RELEASE, t0,
+			   device_answer(dev, GP_CALL_RELEASE, dev->ops->release(dev, addr)));
 }
 
 int gp_device_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->info.async)
 		return device_lacks(dev, GP_CALL_ASYNC_ALLOC);
 	if (!size)
 		return device_zero(dev, GP_CALL_ASYNC_ALLOC);
 	t0 = gp_ticks();
+	r = device_enter(dev, GP_CALL_ASYNC_ALLOC);
 	return device_done(dev, GP_CALL_ASYNC_ALLOC, t0,
-			   dev->ops->async_alloc(dev, size, stream, addr));
+			   r ? r : dev->ops->async_alloc(dev, size, stream, addr));
 }
 
 int gp_device_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
@@ -160,19 +266,24 @@ int gp_device_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
 	if (!dev->info.async)
 		return device_lacks(dev, GP_CALL_ASYNC_FREE);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_ASYNC_FREE, t0, dev->ops->async_free(dev, addr, stream));
+	return device_done(
+		dev, GP_CALL_ASYNC_FREE, t0,
+		device_answer(dev, GP_CALL_ASYNC_FREE, dev->ops->async_free(dev, addr, stream)));
 }
 
 int gp_device_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->info.vmm)
 		return device_lacks(dev, GP_CALL_VA_RESERVE);
 	if (!device_paged(dev, 0, size))
 		return device_unpaged(dev, GP_CALL_VA_RESERVE, 0, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_VA_RESERVE, t0, dev->ops->va_reserve(dev, size, addr));
+	r = device_enter(dev, GP_CALL_VA_RESERVE);
+	return device_done(dev, GP_CALL_VA_RESERVE, t0,
+			   r ? r : dev->ops->va_reserve(dev, size, addr));
 }
 
 int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size)
@@ -184,19 +295,23 @@ int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size)
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_VA_RELEASE, addr, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_VA_RELEASE, t0, dev->ops->va_release(dev, addr, size));
+	return device_done(
+		dev, GP_CALL_VA_RELEASE, t0,
+		device_answer(dev, GP_CALL_VA_RELEASE, dev->ops->va_release(dev, addr, size)));
 }
 
 int gp_device_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->info.vmm)
 		return device_lacks(dev, GP_CALL_CREATE);
 	if (!device_paged(dev, 0, size))
 		return device_unpaged(dev, GP_CALL_CREATE, 0, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_CREATE, t0, dev->ops->create(dev, size, handle));
+	r = device_enter(dev, GP_CALL_CREATE);
+	return device_done(dev, GP_CALL_CREATE, t0, r ? r : dev->ops->create(dev, size, handle));
 }
 
 int gp_device_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
@@ -206,19 +321,23 @@ int gp_device_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
 	if (!dev->info.vmm)
 		return device_lacks(dev, GP_CALL_DESTROY);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_DESTROY, t0, dev->ops->destroy(dev, handle, size));
+	return device_done(
+		dev, GP_CALL_DESTROY, t0,
+		device_answer(dev, GP_CALL_DESTROY, dev->ops->destroy(dev, handle, size)));
 }
 
 int gp_device_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->info.vmm)
 		return device_lacks(dev, GP_CALL_MAP);
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_MAP, addr, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_MAP, t0, dev->ops->map(dev, addr, size, handle));
+	r = device_enter(dev, GP_CALL_MAP);
+	return device_done(dev, GP_CALL_MAP, t0, r ? r : dev->ops->map(dev, addr, size, handle));
 }
 
 int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
@@ -230,7 +349,8 @@ int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_UNMAP, addr, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_UNMAP, t0, dev->ops->unmap(dev, addr, size));
+	return device_done(dev, GP_CALL_UNMAP, t0,
+			   device_answer(dev, GP_CALL_UNMAP, dev->ops->unmap(dev, addr, size)));
 }
 
 int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle)
@@ -241,53 +361,64 @@ int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle)
 int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
 {
 	uint64_t t0 = gp_ticks();
+	int r = device_enter(dev, GP_CALL_EVENT_WAIT);
 
-	return device_done(dev, GP_CALL_EVENT_WAIT, t0, dev->ops->stream_wait(dev, from, to));
+	return device_done(dev, GP_CALL_EVENT_WAIT, t0,
+			   r ? r : dev->ops->stream_wait(dev, from, to));
 }
 
 int gp_device_sync(struct gp_device *dev)
 {
 	uint64_t t0 = gp_ticks();
+	int r = device_enter(dev, GP_CALL_SYNC);
 
-	return device_done(dev, GP_CALL_SYNC, t0, dev->ops->sync(dev));
+	return device_done(dev, GP_CALL_SYNC, t0, r ? r : dev->ops->sync(dev));
 }
 
 /* Asks, changes nothing: not counted, but its time is the driver's like any other. */
 int gp_device_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes)
 {
 	uint64_t t0 = gp_ticks();
-	int r = dev->ops->mem_info(dev, free_bytes, total_bytes);
+	int r = device_curse(dev, "mem_info", READ(dev->n_calls));
 
+	if (!r)
+		r = dev->ops->mem_info(dev, free_bytes, total_bytes);
 	COUNT(dev->host_ticks, gp_ticks() - t0);
-	if (r)
-		COUNT(dev->failures, 1);
-	return r;
+	return r ? device_failed(dev, r) : 0;
 }
 
 int gp_device_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
 {
 	uint64_t t0;
+	int r;
 
 	if (!size)
 		return device_zero(dev, GP_CALL_MEMSET);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_MEMSET, t0, dev->ops->memset(dev, addr, value, size));
+	r = device_enter(dev, GP_CALL_MEMSET);
+	return device_done(dev, GP_CALL_MEMSET, t0,
+			   r ? r : dev->ops->memset(dev, addr, value, size));
 }
 
 int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
 {
 	uint64_t t0;
+	int r;
 
 	if (!size)
 		return device_zero(dev, GP_CALL_READ);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_READ, t0, dev->ops->read(dev, addr, host, size));
+	r = device_enter(dev, GP_CALL_READ);
+	return device_done(dev, GP_CALL_READ, t0, r ? r : dev->ops->read(dev, addr, host, size));
 }
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)
 {
-	for (unsigned i = 0; i < GP_CALL_N; i++)
+	for (unsigned i = 0; i < GP_CALL_N; i++) {
 		out->calls[i] = READ(dev->calls[i]);
+		out->call_ticks[i] = READ(dev->call_ticks[i]);
+		out->call_model_ns[i] = READ(dev->call_model_ns[i]);
+	}
 	out->failures = READ(dev->failures);
 	out->reserved_bytes = READ(dev->reserved_bytes);
 	out->host_ticks = READ(dev->host_ticks);

@@ -62,6 +62,10 @@ struct gp_device_stats {
 	uint64_t host_ticks;       /* time spent inside the hooks (gp_ticks()). On cuda it is the
 	                            * driver's time; on sim the simulator's own, to be left out */
 	uint64_t model_ns;         /* sim: what the calls would have cost; 0 on cuda */
+	/* The same two of each kind of call, those that failed included. Asking for memory
+	 * information is of no kind. */
+	uint64_t call_ticks[GP_CALL_N];
+	uint64_t call_model_ns[GP_CALL_N];
 };
 
 /* A range of device memory appears or goes. `joins`: it is usable as one piece with a neighbour
@@ -95,6 +99,18 @@ struct gp_device_ops {
 	int (*unmap)(struct gp_device *dev, uint64_t addr, uint64_t size);
 };
 
+/* Faults on purpose, for tests. Calls are counted from 1 since the device was opened; 0: none. */
+struct gp_injection {
+	uint64_t lost_call; /* from this call on every one answers -ENODEV, as a lost card does  */
+	uint64_t
+		sticky_call; /* ... -EIO, as after a kernel's illegal address                     */
+	/* Counted over the calls that take memory: reserve, async_alloc, create and map. */
+	uint64_t fail_call; /* this one fails with GP_NOMEM, once */
+	uint64_t slow_call; /* this one takes slow_ns more        */
+	uint64_t slow_ns;
+	uint64_t lose_bytes; /* each release or destroy leaks this much of the capacity */
+};
+
 /* The part every implementation embeds as its first member. */
 struct gp_device {
 	const struct gp_device_ops *ops;
@@ -104,6 +120,12 @@ struct gp_device {
 	_Atomic uint64_t reserved_bytes;
 	_Atomic uint64_t host_ticks;
 	_Atomic uint64_t model_ns;
+	_Atomic uint64_t call_ticks[GP_CALL_N];
+	_Atomic uint64_t call_model_ns[GP_CALL_N];
+	struct gp_injection inject;
+	bool injects;                      /* something that calls must look at */
+	_Atomic uint64_t n_calls, n_takes; /* so far, where something is injected */
+	_Atomic bool broken;
 	gp_device_observer *observer;
 	void *observer_arg;
 	char error[160]; /* last fault; "" when none */
@@ -118,11 +140,7 @@ struct gp_device_config {
 	 * released, the next of a size gets the next of these places of that size. NULL: none. */
 	const struct gp_range *places;
 	size_t n_places;
-	/* sim defects, for tests. 0: none. Calls are counted over reserve, create and map. */
-	uint64_t fail_call; /* the n-th such call (from 1) fails with GP_NOMEM, once */
-	uint64_t slow_call; /* the n-th such call costs slow_ns more */
-	uint64_t slow_ns;
-	uint64_t lose_bytes; /* each release or destroy leaks this much of the capacity */
+	struct gp_injection inject;
 };
 
 /* Opens a device, which the caller closes. 0, or -errno with one line in `why`; *out is written
@@ -159,11 +177,19 @@ int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out);
 const char *gp_device_error(const struct gp_device *dev);
+/* Has a call failed in a way that is the device's own doing (-EIO, -ENODEV)? What such a device
+ * still holds is nobody's leak. */
+bool gp_device_broken(const struct gp_device *dev);
 /* One observer at a time; NULL ends it. Ranges already held are not reported. */
 void gp_device_observe(struct gp_device *dev, gp_device_observer *fn, void *arg);
 
 /* For implementations. */
 void gp_device_init(struct gp_device *dev, const struct gp_device_ops *ops);
+/* Calls are counted from here. A call that gives memory back reaches the device in any case, only
+ * its answer is changed: what is merely said to be lost is not to be lost for good. */
+void gp_device_inject(struct gp_device *dev, const struct gp_injection *inject);
+/* sim: what the call at hand, on this thread, would cost (more). */
+void gp_device_charge(struct gp_device *dev, uint64_t ns);
 /* Memory came or went: keeps reserved_bytes and tells the observer. */
 void gp_device_range_added(struct gp_device *dev, struct gp_range range, bool joins);
 void gp_device_range_gone(struct gp_device *dev, struct gp_range range, bool joins);

@@ -37,6 +37,7 @@ static int cuda_errno(cudaError_t e)
 	case cudaErrorNotSupported:
 		return -ENOTSUP;
 	case cudaErrorNoDevice:
+	case cudaErrorDevicesUnavailable:
 	case cudaErrorInsufficientDriver:
 		return -ENODEV;
 	default:
@@ -72,6 +73,16 @@ void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes)
 {
 	pthread_mutex_lock(&cu->books);
 	cu->held -= bytes;
+	pthread_mutex_unlock(&cu->books);
+}
+
+void gp_cuda_return(struct gp_cuda *cu, uint64_t bytes)
+{
+	pthread_mutex_lock(&cu->books);
+	cu->held -= bytes;
+	if (cu->base.inject.lose_bytes)
+		cu->held += gp_min_u64(cu->base.inject.lose_bytes,
+				       cu->capacity - gp_min_u64(cu->held, cu->capacity));
 	pthread_mutex_unlock(&cu->books);
 }
 
@@ -224,7 +235,7 @@ static int cuda_release(struct gp_device *dev, uint64_t addr)
 	pthread_mutex_unlock(&cu->books);
 	if (gone.size)
 		gp_device_range_gone(dev, gone, !cuda_whole_pages(cu, range));
-	gp_cuda_unclaim(cu, e.tag);
+	gp_cuda_return(cu, e.tag);
 	/* Fails only where the context is lost, and the memory with it. */
 	return gp_cuda_result(dev, cudaFree((void *)(uintptr_t)addr), "cudaFree");
 }
@@ -526,8 +537,35 @@ static int cuda_describe(struct gp_cuda *cu, int driver)
 	info->total_bytes = prop.totalGlobalMem;
 	gp_cuda_setup_vmm(cu);
 	cuda_setup_pool(cu);
-	/* The first allocation of a context is slow; here it is nobody's measurement. */
-	return gp_cuda_result(&cu->base, cudaFree(NULL), "cudaFree");
+	return 0;
+}
+
+/* The first calls create the context and fill the driver's caches, some 100 ms that no allocator
+ * causes; here they are nobody's measurement. A card that is full is a result of the runs. */
+static int cuda_warm_up(struct gp_cuda *cu)
+{
+	struct gp_device *dev = &cu->base;
+	uint64_t addr;
+	int r = gp_cuda_result(dev, cudaFree(NULL), "cudaFree");
+
+	if (r)
+		return r;
+	r = cuda_reserve(dev, dev->info.page_bytes, &addr);
+	if (!r)
+		r = cuda_release(dev, addr);
+	return r < 0 ? r : cuda_sync(dev);
+}
+
+/* Faults on purpose, from here on. A leak needs a limit that it can reach. */
+static int cuda_inject(struct gp_cuda *cu, const struct gp_injection *inject)
+{
+	uint64_t total;
+	int r = 0;
+
+	if (inject->lose_bytes && !cu->capacity)
+		r = cuda_mem_info(&cu->base, &cu->capacity, &total);
+	gp_device_inject(&cu->base, inject);
+	return r;
 }
 
 /* Is there a GPU that this program can use? Asks without creating a context. */
@@ -585,6 +623,10 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	gp_range_set_init(&cu->maps);
 	gp_range_set_init(&cu->pages);
 	r = cuda_describe(cu, driver);
+	if (!r)
+		r = cuda_warm_up(cu);
+	if (!r)
+		r = cuda_inject(cu, &cfg->inject);
 	if (r) {
 		snprintf(why, why_size, "%s",
 			 r == GP_NOMEM ? "the GPU has no memory left for a "

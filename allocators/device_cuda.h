@@ -66,6 +66,8 @@ int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call);
 /* Takes bytes from the capacity, before the driver is asked; GP_NOMEM. And gives them back. */
 int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes);
 void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes);
+/* The latter for what was in use, less the leak that the config may ask for. */
+void gp_cuda_return(struct gp_cuda *cu, uint64_t bytes);
 /* Remembers a range in one of the books, and the bytes that it counts for. */
 int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range range,
 		 uint64_t counted);

@@ -83,7 +83,7 @@ int gp_cuda_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
 	if (!r)
 		r = drv_result(cu, cu->drv.release(handle), "cuMemRelease");
 	if (!r)
-		gp_cuda_unclaim(cu, size);
+		gp_cuda_return(cu, size);
 	return r;
 }
 

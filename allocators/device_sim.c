@@ -35,23 +35,9 @@
 #define POOL_CHUNK (32 * GP_MIB)
 #define UNWRITTEN  0xAA
 
-static void sim_add_ns(struct gp_sim *sim, uint64_t ns)
-{
-	atomic_fetch_add_explicit(&sim->base.model_ns, ns, memory_order_relaxed);
-}
-
 void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
 {
-	sim_add_ns(sim, gp_profile_ns(&sim->profile, cost, size));
-}
-
-int gp_sim_defect(struct gp_sim *sim)
-{
-	uint64_t n = ++sim->n_fallible;
-
-	if (n == sim->cfg.slow_call)
-		sim_add_ns(sim, sim->cfg.slow_ns);
-	return n == sim->cfg.fail_call ? GP_NOMEM : 0;
+	gp_device_charge(&sim->base, gp_profile_ns(&sim->profile, cost, size));
 }
 
 uint64_t gp_sim_room(const struct gp_sim *sim)
@@ -61,7 +47,7 @@ uint64_t gp_sim_room(const struct gp_sim *sim)
 
 void gp_sim_lose(struct gp_sim *sim)
 {
-	sim->lost += gp_min_u64(sim->cfg.lose_bytes, gp_sim_room(sim));
+	sim->lost += gp_min_u64(sim->cfg.inject.lose_bytes, gp_sim_room(sim));
 }
 
 /* Memory and addresses for whole pages. */
@@ -236,7 +222,7 @@ static int sim_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 	int r;
 
 	pthread_mutex_lock(&sim->lock);
-	r = size > GP_SIZE_MAX ? GP_NOMEM : gp_sim_defect(sim);
+	r = size > GP_SIZE_MAX ? GP_NOMEM : 0;
 	if (!r && size <= SHARED_MAX) {
 		r = sim_reserve_shared(sim, size, addr, &added);
 	} else if (!r) {
@@ -526,6 +512,7 @@ int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **ou
 	pthread_mutex_init(&sim->lock, NULL);
 	gp_sim_pages_init(&sim->pages);
 	sim_describe(sim);
+	gp_device_inject(&sim->base, &cfg->inject);
 	*out = &sim->base;
 	return 0;
 }

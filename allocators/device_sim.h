@@ -28,7 +28,6 @@ struct gp_sim {
 	struct gp_profile profile;
 	pthread_mutex_t lock;
 	uint64_t capacity, held, lost; /* bytes */
-	uint64_t n_fallible;           /* reserve, create and map so far */
 	struct gp_sim_space space;
 	struct gp_sim_pages pages;
 	struct gp_range_set blocks; /* tag: struct gp_sim_page, or 0: whole pages */
@@ -47,8 +46,6 @@ static inline struct gp_sim *gp_sim_of(struct gp_device *dev)
 }
 
 void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size);
-/* Counts a call that the defects apply to. GP_NOMEM: this one is to fail. */
-int gp_sim_defect(struct gp_sim *sim);
 /* Capacity that is left. */
 uint64_t gp_sim_room(const struct gp_sim *sim);
 /* The leak that the config asks for on each release and destroy. */

@@ -136,9 +136,7 @@ int gp_sim_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 	int r;
 
 	pthread_mutex_lock(&sim->lock);
-	r = gp_sim_defect(sim);
-	if (!r && size > gp_sim_room(sim))
-		r = GP_NOMEM;
+	r = size > gp_sim_room(sim) ? GP_NOMEM : 0;
 	if (r)
 		goto out;
 	m = memory_slot(sim, &slot);
@@ -213,9 +211,6 @@ int gp_sim_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t han
 	int r;
 
 	pthread_mutex_lock(&sim->lock);
-	r = gp_sim_defect(sim);
-	if (r)
-		goto out;
 	m = memory_of(sim, handle);
 	why = map_refusal(sim, addr, size, m);
 	if (why)

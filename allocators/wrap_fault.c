@@ -3,8 +3,8 @@
  * fault: refuses requests on purpose, to see what a caller or a decorator above does then. The
  * inner allocator does not hear of a refused request.
  *
- * Failing driver calls are another matter and not done here: the simulated device has a switch
- * for them (gp_device_config.fail_call).
+ * Failing driver calls are another matter and not done here: the device has switches for them
+ * (gp_device_config.inject).
  *
  * Threads   adds nothing but an atomic counter: as safe as what it wraps, which the core makes
  *           safe when env.threads > 1

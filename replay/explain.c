@@ -58,7 +58,7 @@ static uint64_t explain_probe(const struct gp_explain *x)
 	struct gp_block block = { 0, 0 };
 
 	config.capacity = x->s->dev->info.total_bytes + 4 * req.size;
-	config.fail_call = config.slow_call = config.lose_bytes = 0;
+	config.inject = (struct gp_injection){ 0 };
 	req.stream = 0;
 	if (gp_device_open_sim(&config, &dev, NULL, 0))
 		return 0;

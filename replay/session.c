@@ -15,22 +15,6 @@
 
 #define PROGRESS_NS 250e6 /* four times a second */
 
-/* The first call on a real device creates the context, some 100 ms that no allocator causes. */
-static int session_warm_up(struct gp_job *job, struct gp_session *s)
-{
-	uint64_t addr;
-	int r = gp_device_reserve(s->dev, s->dev->info.page_bytes, &addr);
-
-	if (!r)
-		r = gp_device_release(s->dev, addr);
-	if (!r)
-		r = gp_device_sync(s->dev);
-	if (r)
-		gp_job_blame(job, GP_BLAME_DEVICE, "the device does not work: %s; device: %s",
-			     gp_result_text(r), gp_device_error(s->dev));
-	return r ? GP_PASS_ENDED : 0;
-}
-
 int gp_session_open(struct gp_job *job, struct gp_session *s)
 {
 	bool cuda = !strcmp(job->cfg.device, "cuda");
@@ -43,10 +27,8 @@ int gp_session_open(struct gp_job *job, struct gp_session *s)
 		s->dev = NULL;
 		return r < 0 ? r : -ENODEV;
 	}
-	if (!s->dev->info.simulated)
-		r = session_warm_up(job, s);
 	gp_device_stats(s->dev, &s->base);
-	return r;
+	return 0;
 }
 
 /* The allocator below its decorators. */

@@ -116,7 +116,7 @@ void one_call_without_memory(void **state)
 	struct gp_device_stats stats;
 	struct pool p;
 
-	for (cfg.fail_call = 1; cfg.fail_call < 2000; cfg.fail_call++) {
+	for (cfg.inject.fail_call = 1; cfg.inject.fail_call < 2000; cfg.inject.fail_call++) {
 		int r = pool_try_open(&p, *state, &cfg, SPY_HOOK_N, 0);
 
 		if (r) {
@@ -129,7 +129,7 @@ void one_call_without_memory(void **state)
 		if (!stats.failures)
 			return;
 	}
-	fail_msg("still failing at call %" PRIu64, cfg.fail_call);
+	fail_msg("still failing at call %" PRIu64, cfg.inject.fail_call);
 }
 
 /* The n-th call of each kind breaks with a fault, which is passed on and harms nothing else. */

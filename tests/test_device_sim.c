@@ -374,7 +374,9 @@ static void pool_reuses_what_was_freed(void **state)
 
 static void defects_strike_once(void **state)
 {
-	struct gp_device_config cfg = { .fail_call = 3, .slow_call = 2, .slow_ns = 1000000000 };
+	struct gp_device_config cfg = {
+		.inject = { .fail_call = 3, .slow_call = 2, .slow_ns = 1000000000 }
+	};
 	struct gp_device *dev = open_with(&cfg);
 	uint64_t h, va, t0;
 
@@ -393,7 +395,7 @@ static void defects_strike_once(void **state)
 
 static void lost_memory_stays_lost(void **state)
 {
-	struct gp_device_config cfg = { .capacity = 8 * PAGE, .lose_bytes = 3 * PAGE };
+	struct gp_device_config cfg = { .capacity = 8 * PAGE, .inject.lose_bytes = 3 * PAGE };
 	struct gp_device *dev = open_with(&cfg);
 	uint64_t addr, h, free_bytes, total;
 

@@ -61,8 +61,8 @@ static void modelled_time_is_told_apart(void **state)
 	(void)state;
 	/* Only the first allocation reaches the driver, where it costs three seconds of no
 	 * real time. */
-	cfg.device_config.slow_call = 1;
-	cfg.device_config.slow_ns = slow_ns;
+	cfg.device_config.inject.slow_call = 1;
+	cfg.device_config.inject.slow_ns = slow_ns;
 	r = run(t, "toy", &cfg);
 	assert_int_equal(r->status, GP_STATUS_OK);
 	assert_true(r->driver.time_ns >= slow_ns && r->driver.time_ns < slow_ns + 1000000);
@@ -227,8 +227,8 @@ static void paced_shows_who_waited(void **state)
 
 	(void)state;
 	cfg.pace = 1;
-	cfg.device_config.slow_call = 1;
-	cfg.device_config.slow_ns = 30000000;
+	cfg.device_config.inject.slow_call = 1;
+	cfg.device_config.inject.slow_ns = 30000000;
 	r = run(t, "toy", &cfg);
 	assert_int_equal(r->status, GP_STATUS_OK);
 	assert_true(r->alloc_ns.max >= 30000000);
