@@ -45,6 +45,10 @@ static const char *const call_names[GP_CALL_N] = {
 	[GP_CALL_SYNC] = "sync",
 	[GP_CALL_MEMSET] = "memset",
 	[GP_CALL_READ] = "read",
+	[GP_CALL_FILL] = "fill",
+	[GP_CALL_VERIFY] = "verify",
+	[GP_CALL_BUSY] = "busy",
+	[GP_CALL_TOUCH] = "touch",
 };
 
 const char *gp_call_name(enum gp_call call)
@@ -410,6 +414,66 @@ int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size
 	t0 = gp_ticks();
 	r = device_enter(dev, GP_CALL_READ);
 	return device_done(dev, GP_CALL_READ, t0, r ? r : dev->ops->read(dev, addr, host, size));
+}
+
+/* Contents are written and compared by words, which lie where their multiples of 8 are. */
+static int device_unworded(struct gp_device *dev, enum gp_call call, uint64_t addr, uint64_t size)
+{
+	if (!size)
+		return device_zero(dev, call);
+	return addr & 7 ? device_refuse(dev, -EINVAL, call, "the address is no multiple of 8") : 0;
+}
+
+int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		   uint32_t stream)
+{
+	int r = device_unworded(dev, GP_CALL_FILL, addr, size);
+	uint64_t t0;
+
+	if (r)
+		return r;
+	if (!dev->ops->fill)
+		return device_lacks(dev, GP_CALL_FILL);
+	t0 = gp_ticks();
+	return device_done(dev, GP_CALL_FILL, t0, dev->ops->fill(dev, addr, size, word, stream));
+}
+
+int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		     uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+{
+	int r = device_unworded(dev, GP_CALL_VERIFY, addr, size);
+	uint64_t t0;
+
+	if (r)
+		return r;
+	if (!dev->ops->verify)
+		return device_lacks(dev, GP_CALL_VERIFY);
+	t0 = gp_ticks();
+	r = dev->ops->verify(dev, addr, size, word, stream, bad_offset, found);
+	device_done(dev, GP_CALL_VERIFY, t0, r == GP_DIFFERS ? 0 : r);
+	return r;
+}
+
+int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)
+{
+	uint64_t t0;
+
+	if (!dev->ops->busy)
+		return device_lacks(dev, GP_CALL_BUSY);
+	t0 = gp_ticks();
+	return device_done(dev, GP_CALL_BUSY, t0, dev->ops->busy(dev, stream, ns));
+}
+
+int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream)
+{
+	uint64_t t0;
+
+	if (!dev->ops->touch)
+		return device_lacks(dev, GP_CALL_TOUCH);
+	if (!size)
+		return device_zero(dev, GP_CALL_TOUCH);
+	t0 = gp_ticks();
+	return device_done(dev, GP_CALL_TOUCH, t0, dev->ops->touch(dev, addr, size, stream));
 }
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)

@@ -39,10 +39,17 @@ enum gp_call {
 	GP_CALL_SYNC,        /* cudaDeviceSynchronize              */
 	GP_CALL_MEMSET,      /* verification only                  */
 	GP_CALL_READ,        /* verification only                  */
+	GP_CALL_FILL,        /* verification only: a kernel        */
+	GP_CALL_VERIFY,      /* verification only: a kernel, cudaStreamSynchronize */
+	GP_CALL_BUSY,        /* GPU work: a kernel that takes time */
+	GP_CALL_TOUCH,       /* GPU work: cudaMemsetAsync          */
 	GP_CALL_N
 };
 
 const char *gp_call_name(enum gp_call call);
+
+/* Outcome of gp_device_verify: the contents are others. */
+#define GP_DIFFERS 16
 
 struct gp_device_info {
 	char name[64];        /* "NVIDIA H200", "simulated NVIDIA H200" */
@@ -84,7 +91,14 @@ struct gp_device_ops {
 	int (*mem_info)(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 	int (*memset)(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
 	int (*read)(struct gp_device *dev, uint64_t addr, void *host, size_t size);
-	/* Optional. */
+	/* Optional: a device without contents has none of the first two, one without streams none of
+	 * the others. */
+	int (*fill)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		    uint32_t stream);
+	int (*verify)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		      uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+	int (*busy)(struct gp_device *dev, uint32_t stream, uint64_t ns);
+	int (*touch)(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
 	/* Where info.async. */
 	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
@@ -174,6 +188,25 @@ int gp_device_sync(struct gp_device *dev);
 int gp_device_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 int gp_device_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
 int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+
+/* Contents, in the order of one stream and of no other: what is queued on the stream before is done
+ * first, what other streams do is not waited for.
+ *
+ * Writes `word` over the range again and again; the byte at address x is that of the word at x % 8,
+ * lowest first. addr is a multiple of 8; of an end that is not, the word's first bytes are written.
+ * Does not wait. */
+int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		   uint32_t stream);
+/* Waits for the stream (not for the device) and says whether the range is as `word` fills it: 0, or
+ * GP_DIFFERS with the offset of the first byte that differs, and in *found the eight bytes at the
+ * multiple of 8 there (those behind the range as they should be). */
+int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		     uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+/* Keeps the stream at work for `ns` nanoseconds after what is queued on it. Does not wait. */
+int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
+/* Writes zeros to every byte of the range, in the order of the stream, as a program that uses its
+ * block would. Does not wait. */
+int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out);
 const char *gp_device_error(const struct gp_device *dev);

@@ -319,7 +319,7 @@ static int cuda_use_stream(struct gp_device *dev, uint32_t index, void *handle)
 }
 
 /* The default stream needs no look into the table, unless the program has its own for it. */
-static int cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out)
+int gp_cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out)
 {
 	struct gp_cuda_stream *s;
 	int r;
@@ -399,7 +399,7 @@ static int cuda_async_alloc(struct gp_device *dev, uint64_t size, uint32_t strea
 	uint64_t bytes = gp_align_up(gp_min_u64(size, GP_SIZE_MAX), SMALL_GRANULE);
 	cudaStream_t s;
 	void *p = NULL;
-	int r = cuda_stream_handle(cu, stream, &s);
+	int r = gp_cuda_stream_handle(cu, stream, &s);
 
 	if (!r)
 		r = gp_cuda_claim(cu, bytes);
@@ -425,7 +425,7 @@ static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	struct gp_range_entry e;
 	cudaStream_t s;
-	int r = cuda_stream_handle(cu, stream, &s);
+	int r = gp_cuda_stream_handle(cu, stream, &s);
 
 	if (!r)
 		r = cuda_unbook(cu, &cu->async, addr, "cudaFreeAsync", &e);
@@ -435,28 +435,11 @@ static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream
 	return gp_cuda_result(dev, cudaFreeAsync((void *)(uintptr_t)addr, s), "cudaFreeAsync");
 }
 
-/* -- contents --------------------------------------------------------------------------------- */
-
-static int cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
-{
-	int r = gp_cuda_result(dev, cudaMemset((void *)(uintptr_t)addr, value, (size_t)size),
-			       "cudaMemset");
-
-	/* Other streams do not wait for the default one: make it true for all of them now. */
-	return r ? r : gp_cuda_result(dev, cudaStreamSynchronize(NULL), "cudaStreamSynchronize");
-}
-
-static int cuda_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
-{
-	return gp_cuda_result(
-		dev, cudaMemcpy(host, (const void *)(uintptr_t)addr, size, cudaMemcpyDeviceToHost),
-		"cudaMemcpy");
-}
-
 /* -- opening and closing ---------------------------------------------------------------------- */
 
 static void cuda_free(struct gp_cuda *cu)
 {
+	gp_cuda_kernels_fini(cu);
 	for (uint32_t i = 0; i < cu->n_streams; i++) {
 		if (cu->streams[i].event)
 			(void)cudaEventDestroy(cu->streams[i].event);
@@ -494,8 +477,12 @@ static const struct gp_device_ops cuda_ops = {
 	.use_stream = cuda_use_stream,
 	.sync = cuda_sync,
 	.mem_info = cuda_mem_info,
-	.memset = cuda_memset,
-	.read = cuda_read,
+	.memset = gp_cuda_memset,
+	.read = gp_cuda_read,
+	.fill = gp_cuda_fill,
+	.verify = gp_cuda_verify,
+	.busy = gp_cuda_busy,
+	.touch = gp_cuda_touch,
 	.async_alloc = cuda_async_alloc,
 	.async_free = cuda_async_free,
 	.va_reserve = gp_cuda_va_reserve,
@@ -618,6 +605,7 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	cu->capacity = cfg->capacity;
 	pthread_mutex_init(&cu->books, NULL);
 	pthread_mutex_init(&cu->streams_lock, NULL);
+	gp_cuda_kernels_init(cu);
 	gp_range_set_init(&cu->blocks);
 	gp_range_set_init(&cu->async);
 	gp_range_set_init(&cu->maps);

@@ -3,8 +3,9 @@
  * device_cuda: what the files of the CUDA device share. The only header that includes CUDA's, and
  * only they include it.
  *
- *   device_cuda.c      opening, reservations, streams, the stream-ordered pool, contents
- *   device_cuda_vmm.c  virtual memory, by the driver's calls
+ *   device_cuda.c          opening, reservations, streams, the stream-ordered pool
+ *   device_cuda_kernels.c  contents, and work for the GPU
+ *   device_cuda_vmm.c      virtual memory, by the driver's calls
  */
 #ifndef GP_DEVICE_CUDA_H
 #define GP_DEVICE_CUDA_H
@@ -29,6 +30,20 @@ struct gp_cuda_driver {
 	PFN_cuGetErrorName_v6000 error_name;
 };
 
+/* The kernels of cuda_kernels.ptx, loaded when the first of them is wanted. */
+struct gp_cuda_kernels {
+	pthread_mutex_t lock;
+	pthread_cond_t slot_free;
+	PFN_cuLaunchKernel_v4000 launch;
+	PFN_cuModuleUnload_v2000 unload;
+	CUmodule module; /* NULL: not loaded yet */
+	CUfunction fill, verify, busy;
+	unsigned blocks_max;    /* of one launch: the GPU is full */
+	uint64_t *found;        /* [slot]: where verify leaves what it found; host memory */
+	uint64_t *found_on_gpu; /* the same memory, as a kernel has it */
+	uint64_t free_slots;    /* bit s: nobody uses slot s */
+};
+
 struct gp_cuda_stream {
 	cudaStream_t stream; /* NULL is the default stream, index 0 */
 	cudaEvent_t event;   /* recorded on this stream when another one waits */
@@ -39,6 +54,7 @@ struct gp_cuda_stream {
 struct gp_cuda {
 	struct gp_device base;
 	struct gp_cuda_driver drv;
+	struct gp_cuda_kernels kernels;
 	CUmemAllocationProp prop;
 	uint64_t capacity; /* 0: no limit but the card's */
 
@@ -72,7 +88,28 @@ void gp_cuda_return(struct gp_cuda *cu, uint64_t bytes);
 int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range range,
 		 uint64_t counted);
 
-/* device_cuda_vmm.c: finds the driver's calls; sets info.vmm and info.page_bytes. */
+/* The stream of an index, made at its first use. */
+int gp_cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out);
+
+/* device_cuda_kernels.c. fini: the context may be lost. The others are hooks of device.h. */
+void gp_cuda_kernels_init(struct gp_cuda *cu);
+void gp_cuda_kernels_fini(struct gp_cuda *cu);
+int gp_cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
+int gp_cuda_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+int gp_cuda_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		 uint32_t stream);
+int gp_cuda_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		   uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+int gp_cuda_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
+int gp_cuda_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
+
+/* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it. */
+int gp_cuda_bind_thread(struct gp_device *dev);
+/* One function of the driver. The version is the one whose prototype cudaTypedefs.h has. */
+bool gp_cuda_drv_find(const char *name, unsigned version, void *fn);
+/* The result of a driver call, which leaves no last error behind. */
+int gp_cuda_drv_result(struct gp_cuda *cu, CUresult e, const char *call);
+/* Finds the driver's calls; sets info.vmm and info.page_bytes. */
 void gp_cuda_setup_vmm(struct gp_cuda *cu);
 /* The hooks of device.h. */
 int gp_cuda_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);

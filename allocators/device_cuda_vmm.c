@@ -11,8 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The result of a driver call, which leaves no last error behind. */
-static int drv_result(struct gp_cuda *cu, CUresult e, const char *call)
+int gp_cuda_drv_result(struct gp_cuda *cu, CUresult e, const char *call)
 {
 	const char *name = NULL;
 
@@ -20,13 +19,13 @@ static int drv_result(struct gp_cuda *cu, CUresult e, const char *call)
 		return 0;
 	if (e == CUDA_ERROR_OUT_OF_MEMORY)
 		return GP_NOMEM;
-	if (cu->drv.error_name(e, &name) != CUDA_SUCCESS || !name)
+	if (!cu->drv.error_name || cu->drv.error_name(e, &name) != CUDA_SUCCESS || !name)
 		name = "unknown error";
 	return gp_device_fault(&cu->base, e == CUDA_ERROR_INVALID_VALUE ? -EINVAL : -EIO,
 			       "%s: %s (%d)", call, name, (int)e);
 }
 
-static int cuda_bind_thread(struct gp_device *dev)
+int gp_cuda_bind_thread(struct gp_device *dev)
 {
 	static _Thread_local bool bound;
 	int r = bound ? 0 : gp_cuda_result(dev, cudaSetDevice(0), "cudaSetDevice");
@@ -39,11 +38,11 @@ int gp_cuda_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	CUdeviceptr at = 0;
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
 	if (!r)
-		r = drv_result(cu, cu->drv.address_reserve(&at, (size_t)size, 0, 0, 0),
-			       "cuMemAddressReserve");
+		r = gp_cuda_drv_result(cu, cu->drv.address_reserve(&at, (size_t)size, 0, 0, 0),
+				       "cuMemAddressReserve");
 	if (!r)
 		*addr = at;
 	return r;
@@ -52,22 +51,24 @@ int gp_cuda_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 int gp_cuda_va_release(struct gp_device *dev, uint64_t addr, uint64_t size)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
-	return r ? r : drv_result(cu, cu->drv.address_free(addr, (size_t)size), "cuMemAddressFree");
+	return r ? r
+		 : gp_cuda_drv_result(cu, cu->drv.address_free(addr, (size_t)size),
+				      "cuMemAddressFree");
 }
 
 int gp_cuda_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	CUmemGenericAllocationHandle h = 0;
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
 	if (!r)
 		r = gp_cuda_claim(cu, size);
 	if (r)
 		return r;
-	r = drv_result(cu, cu->drv.create(&h, (size_t)size, &cu->prop, 0), "cuMemCreate");
+	r = gp_cuda_drv_result(cu, cu->drv.create(&h, (size_t)size, &cu->prop, 0), "cuMemCreate");
 	if (r)
 		gp_cuda_unclaim(cu, size);
 	else
@@ -78,10 +79,10 @@ int gp_cuda_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 int gp_cuda_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
 	if (!r)
-		r = drv_result(cu, cu->drv.release(handle), "cuMemRelease");
+		r = gp_cuda_drv_result(cu, cu->drv.release(handle), "cuMemRelease");
 	if (!r)
 		gp_cuda_return(cu, size);
 	return r;
@@ -91,13 +92,15 @@ int gp_cuda_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t ha
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	CUmemAccessDesc access = { cu->prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
 	if (!r)
-		r = drv_result(cu, cu->drv.map(addr, (size_t)size, 0, handle, 0), "cuMemMap");
+		r = gp_cuda_drv_result(cu, cu->drv.map(addr, (size_t)size, 0, handle, 0),
+				       "cuMemMap");
 	if (r)
 		return r;
-	r = drv_result(cu, cu->drv.set_access(addr, (size_t)size, &access, 1), "cuMemSetAccess");
+	r = gp_cuda_drv_result(cu, cu->drv.set_access(addr, (size_t)size, &access, 1),
+			       "cuMemSetAccess");
 	if (!r)
 		r = gp_cuda_book(cu, &cu->maps, (struct gp_range){ addr, size }, size);
 	if (r) {
@@ -113,7 +116,7 @@ int gp_cuda_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	const struct gp_range_entry *e;
 	bool exact;
-	int r = cuda_bind_thread(dev);
+	int r = gp_cuda_bind_thread(dev);
 
 	if (r)
 		return r;
@@ -129,11 +132,10 @@ int gp_cuda_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 				       " is not what one map made",
 				       addr, size);
 	gp_device_range_gone(dev, (struct gp_range){ addr, size }, true);
-	return drv_result(cu, cu->drv.unmap(addr, (size_t)size), "cuMemUnmap");
+	return gp_cuda_drv_result(cu, cu->drv.unmap(addr, (size_t)size), "cuMemUnmap");
 }
 
-/* One function of the driver. The version is the one whose prototype cudaTypedefs.h has. */
-static bool drv_find(const char *name, unsigned version, void *fn)
+bool gp_cuda_drv_find(const char *name, unsigned version, void *fn)
 {
 	enum cudaDriverEntryPointQueryResult found;
 	void *p = NULL;
@@ -155,15 +157,15 @@ static bool drv_find(const char *name, unsigned version, void *fn)
 
 static bool drv_load(struct gp_cuda_driver *drv)
 {
-	return drv_find("cuMemAddressReserve", 10020, &drv->address_reserve) &&
-	       drv_find("cuMemAddressFree", 10020, &drv->address_free) &&
-	       drv_find("cuMemCreate", 10020, &drv->create) &&
-	       drv_find("cuMemRelease", 10020, &drv->release) &&
-	       drv_find("cuMemMap", 10020, &drv->map) &&
-	       drv_find("cuMemSetAccess", 10020, &drv->set_access) &&
-	       drv_find("cuMemUnmap", 10020, &drv->unmap) &&
-	       drv_find("cuMemGetAllocationGranularity", 10020, &drv->granularity) &&
-	       drv_find("cuGetErrorName", 6000, &drv->error_name);
+	return gp_cuda_drv_find("cuMemAddressReserve", 10020, &drv->address_reserve) &&
+	       gp_cuda_drv_find("cuMemAddressFree", 10020, &drv->address_free) &&
+	       gp_cuda_drv_find("cuMemCreate", 10020, &drv->create) &&
+	       gp_cuda_drv_find("cuMemRelease", 10020, &drv->release) &&
+	       gp_cuda_drv_find("cuMemMap", 10020, &drv->map) &&
+	       gp_cuda_drv_find("cuMemSetAccess", 10020, &drv->set_access) &&
+	       gp_cuda_drv_find("cuMemUnmap", 10020, &drv->unmap) &&
+	       gp_cuda_drv_find("cuMemGetAllocationGranularity", 10020, &drv->granularity) &&
+	       gp_cuda_drv_find("cuGetErrorName", 6000, &drv->error_name);
 }
 
 /* Virtual memory is there when the driver has all its calls and accepts this device. */

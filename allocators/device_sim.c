@@ -8,7 +8,7 @@
  *              blocks     reservations; those of at most 1 MiB share pages (sim_pages.h)
  *              vas, maps  virtual memory: sim_vmm.c
  *              pool       the stream-ordered pool: chunks of 32 MiB that are never given back
- *              fills      what memset wrote, as ranges; all other memory reads as 0xAA
+ *              fills      what is written where: sim_contents.c
  * Invariants   1. held = pages of blocks + sizes of handles + chunks of the pool <= capacity - lost
  *              2. a page that no block or mapping covers has no fills
  *              3. reserved_bytes is held, less what is created but not mapped
@@ -33,7 +33,6 @@
 #define SHARED_MAX (PAGE_BYTES / 2)
 /* Assumed growth of the pool, not measured; where it does not fit the exact size is tried. */
 #define POOL_CHUNK (32 * GP_MIB)
-#define UNWRITTEN  0xAA
 
 void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
 {
@@ -64,101 +63,6 @@ static void sim_give_pages(struct gp_sim *sim, uint64_t addr, uint64_t bytes)
 {
 	sim->held -= bytes;
 	gp_sim_space_give(&sim->space, addr, bytes);
-}
-
-/* -- what memset wrote ------------------------------------------------------------------------ */
-
-/* The first part of [addr, end) that was written, or false. */
-static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
-		      struct gp_range_entry *out)
-{
-	const struct gp_range_entry *e = gp_range_set_containing(&sim->fills, addr);
-
-	if (!e)
-		e = gp_range_set_ceiling(&sim->fills, addr);
-	if (!e || e->addr >= end || addr == end)
-		return false;
-	out->addr = gp_max_u64(e->addr, addr);
-	out->size = gp_min_u64(e->addr + e->size, end) - out->addr;
-	out->tag = e->tag;
-	return true;
-}
-
-int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size)
-{
-	struct gp_range_entry e;
-	int r = 0;
-
-	if (!sim->fills.n)
-		return 0;
-	while (!r && fill_next(sim, addr, addr + size, &e))
-		r = gp_range_set_carve(&sim->fills, e.addr, e.size);
-	return r;
-}
-
-/* Is every byte of the range memory of this device? */
-static bool sim_covers(const struct gp_sim *sim, uint64_t addr, uint64_t size)
-{
-	uint64_t end = addr + size;
-
-	if (end < addr)
-		return false;
-	while (addr < end) {
-		const struct gp_range_entry *e = gp_range_set_containing(&sim->blocks, addr);
-
-		if (!e)
-			e = gp_range_set_containing(&sim->maps, addr);
-		if (!e)
-			e = gp_range_set_containing(&sim->pool_chunks, addr);
-		if (!e)
-			return false;
-		addr = e->addr + e->size;
-	}
-	return true;
-}
-
-static int sim_no_memory_at(struct gp_sim *sim, const char *call, uint64_t addr, uint64_t size)
-{
-	return gp_device_fault(&sim->base, -EINVAL,
-			       "%s: 0x%" PRIx64 " + %" PRIu64 " is not all device memory", call,
-			       addr, size);
-}
-
-static int sim_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
-{
-	struct gp_sim *sim = gp_sim_of(dev);
-	int r;
-
-	pthread_mutex_lock(&sim->lock);
-	if (!sim_covers(sim, addr, size)) {
-		r = sim_no_memory_at(sim, "memset", addr, size);
-	} else {
-		r = gp_sim_fill_clear(sim, addr, size);
-		if (!r)
-			r = gp_range_set_insert_merge(&sim->fills, addr, size, value);
-	}
-	pthread_mutex_unlock(&sim->lock);
-	return r;
-}
-
-static int sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
-{
-	struct gp_sim *sim = gp_sim_of(dev);
-	unsigned char *to = host;
-	struct gp_range_entry e;
-	int r = 0;
-
-	pthread_mutex_lock(&sim->lock);
-	if (!sim_covers(sim, addr, size)) {
-		r = sim_no_memory_at(sim, "read", addr, size);
-		goto out;
-	}
-	memset(to, UNWRITTEN, size);
-	for (uint64_t at = addr; fill_next(sim, at, addr + size, &e); at = e.addr + e.size)
-		memset(to + (e.addr - addr), (int)e.tag, (size_t)e.size);
-out:
-	pthread_mutex_unlock(&sim->lock);
-	return r;
 }
 
 /* -- reservations ----------------------------------------------------------------------------- */
@@ -443,8 +347,12 @@ static const struct gp_device_ops sim_ops = {
 	.stream_wait = sim_stream_wait,
 	.sync = sim_sync,
 	.mem_info = sim_mem_info,
-	.memset = sim_memset,
-	.read = sim_read,
+	.memset = gp_sim_memset,
+	.read = gp_sim_read,
+	.fill = gp_sim_fill,
+	.verify = gp_sim_verify,
+	.busy = gp_sim_busy,
+	.touch = gp_sim_touch,
 	.async_alloc = sim_async_alloc,
 	.async_free = sim_async_free,
 	.va_reserve = gp_sim_va_reserve,

@@ -2,7 +2,8 @@
  *
  * device_sim: what the files of the simulated device share. Nobody else includes this.
  *
- *   device_sim.c   opening, reservations, the stream-ordered pool, contents
+ *   device_sim.c   opening, reservations, the stream-ordered pool
+ *   sim_contents.c what is written where
  *   sim_vmm.c      address ranges, memory handles, mappings
  *   sim_space.c    where ranges are put
  *   sim_pages.c    small reservations inside shared pages
@@ -34,7 +35,7 @@ struct gp_sim {
 	struct gp_range_set pool_chunks, pool_live, pool_free;
 	struct gp_range_set vas;
 	struct gp_range_set maps;  /* tag: handle */
-	struct gp_range_set fills; /* tag: the byte */
+	struct gp_range_set fills; /* tag: the word */
 	struct gp_sim_memory *memories;
 	uint32_t n_memories, cap_memories;
 	uint32_t free_memory; /* slot number + 1 of the first free one; 0: none */
@@ -50,6 +51,16 @@ void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size);
 uint64_t gp_sim_room(const struct gp_sim *sim);
 /* The leak that the config asks for on each release and destroy. */
 void gp_sim_lose(struct gp_sim *sim);
+
+/* sim_contents.c: the hooks of device.h. */
+int gp_sim_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
+int gp_sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
+int gp_sim_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		uint32_t stream);
+int gp_sim_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		  uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+int gp_sim_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
+int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 /* Forgets what was written to a range. */
 int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size);
 

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_contents: what is written where in the memory of the simulated device, without its bytes.
+ *
+ * Shape        fills: ranges, each of one word of 8 bytes again and again. The byte at address x is
+ *              that of its word at x % 8, so that a range may be cut anywhere. What is in none of
+ *              them reads as 0xAA.
+ * Order        everything is done at the call: no stream is behind another, and a wait that an
+ *              allocator forgot does no harm here as it does on a GPU
+ * Cost         that of the range set, some 100 ns a call and as much for each range of other
+ *              contents that is met. Nothing is charged to the simulated time for fill, verify,
+ *              memset and read, which are there for verification.
+ */
+#include "device_sim.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define BYTES     UINT64_C(0x0101010101010101) /* times a byte: the word of it */
+#define UNWRITTEN (0xAA * BYTES)
+
+static uint8_t word_byte(uint64_t word, uint64_t addr)
+{
+	return (uint8_t)(word >> 8 * (addr & 7));
+}
+
+/* The first part of [addr, end) that was written, or false. */
+static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
+		      struct gp_range_entry *out)
+{
+	const struct gp_range_entry *e = gp_range_set_containing(&sim->fills, addr);
+
+	if (!e)
+		e = gp_range_set_ceiling(&sim->fills, addr);
+	if (!e || e->addr >= end || addr == end)
+		return false;
+	out->addr = gp_max_u64(e->addr, addr);
+	out->size = gp_min_u64(e->addr + e->size, end) - out->addr;
+	out->tag = e->tag;
+	return true;
+}
+
+/* The next piece of [addr, end) that is of one word, written or not. addr < end. */
+static struct gp_range_entry piece_at(const struct gp_sim *sim, uint64_t addr, uint64_t end)
+{
+	struct gp_range_entry e;
+
+	if (!fill_next(sim, addr, end, &e))
+		return (struct gp_range_entry){ addr, end - addr, UNWRITTEN };
+	if (e.addr > addr)
+		return (struct gp_range_entry){ addr, e.addr - addr, UNWRITTEN };
+	return e;
+}
+
+int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size)
+{
+	struct gp_range_entry e;
+	int r = 0;
+
+	if (!sim->fills.n)
+		return 0;
+	while (!r && fill_next(sim, addr, addr + size, &e))
+		r = gp_range_set_carve(&sim->fills, e.addr, e.size);
+	return r;
+}
+
+/* Is every byte of the range memory of this device? */
+static bool sim_covers(const struct gp_sim *sim, uint64_t addr, uint64_t size)
+{
+	uint64_t end = addr + size;
+
+	if (end < addr)
+		return false;
+	while (addr < end) {
+		const struct gp_range_entry *e = gp_range_set_containing(&sim->blocks, addr);
+
+		if (!e)
+			e = gp_range_set_containing(&sim->maps, addr);
+		if (!e)
+			e = gp_range_set_containing(&sim->pool_chunks, addr);
+		if (!e)
+			return false;
+		addr = e->addr + e->size;
+	}
+	return true;
+}
+
+static int sim_no_memory_at(struct gp_sim *sim, const char *call, uint64_t addr, uint64_t size)
+{
+	return gp_device_fault(&sim->base, -EINVAL,
+			       "%s: 0x%" PRIx64 " + %" PRIu64 " is not all device memory", call,
+			       addr, size);
+}
+
+static int contents_write(struct gp_device *dev, const char *call, uint64_t addr, uint64_t size,
+			  uint64_t word)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	int r;
+
+	pthread_mutex_lock(&sim->lock);
+	if (!sim_covers(sim, addr, size)) {
+		r = sim_no_memory_at(sim, call, addr, size);
+	} else {
+		r = gp_sim_fill_clear(sim, addr, size);
+		if (!r)
+			r = gp_range_set_insert_merge(&sim->fills, addr, size, word);
+	}
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
+
+int gp_sim_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
+{
+	return contents_write(dev, "memset", addr, size, value * BYTES);
+}
+
+int gp_sim_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word, uint32_t stream)
+{
+	(void)stream;
+	return contents_write(dev, "fill", addr, size, word);
+}
+
+int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream)
+{
+	(void)stream;
+	return contents_write(dev, "touch", addr, size, 0);
+}
+
+int gp_sim_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)
+{
+	(void)dev;
+	(void)stream;
+	(void)ns;
+	return 0;
+}
+
+/* The lock is held and the range is covered. */
+static void contents_read(const struct gp_sim *sim, uint64_t addr, unsigned char *to, uint64_t size)
+{
+	uint64_t end = addr + size;
+
+	while (addr < end) {
+		struct gp_range_entry e = piece_at(sim, addr, end);
+
+		if (e.tag == word_byte(e.tag, 0) * BYTES) {
+			memset(to, word_byte(e.tag, 0), (size_t)e.size);
+			to += e.size;
+		} else {
+			for (uint64_t at = addr; at < addr + e.size; at++)
+				*to++ = word_byte(e.tag, at);
+		}
+		addr += e.size;
+	}
+}
+
+int gp_sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	int r = 0;
+
+	pthread_mutex_lock(&sim->lock);
+	if (sim_covers(sim, addr, size))
+		contents_read(sim, addr, host, size);
+	else
+		r = sim_no_memory_at(sim, "read", addr, size);
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
+
+/* The first byte of [addr, end) that is not the word's; end when there is none. */
+static uint64_t contents_differ(const struct gp_sim *sim, uint64_t addr, uint64_t end,
+				uint64_t word)
+{
+	while (addr < end) {
+		struct gp_range_entry e = piece_at(sim, addr, end);
+		uint64_t turn = addr + gp_min_u64(e.size, 8);
+
+		for (uint64_t at = addr; e.tag != word && at < turn; at++)
+			if (word_byte(e.tag, at) != word_byte(word, at))
+				return at;
+		addr += e.size;
+	}
+	return end;
+}
+
+int gp_sim_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		  uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+	uint64_t end = addr + size, bad, from;
+	unsigned char bytes[8];
+	int r = 0;
+
+	(void)stream;
+	pthread_mutex_lock(&sim->lock);
+	if (!sim_covers(sim, addr, size)) {
+		r = sim_no_memory_at(sim, "verify", addr, size);
+		goto out;
+	}
+	bad = contents_differ(sim, addr, end, word);
+	if (bad == end)
+		goto out;
+	from = gp_align_down(bad, 8);
+	for (unsigned i = 0; i < 8; i++)
+		bytes[i] = word_byte(word, i);
+	contents_read(sim, from, bytes, gp_min_u64(8, end - from));
+	*bad_offset = bad - addr;
+	*found = 0;
+	for (unsigned i = 0; i < 8; i++)
+		*found |= (uint64_t)bytes[i] << 8 * i;
+	r = GP_DIFFERS;
+out:
+	pthread_mutex_unlock(&sim->lock);
+	return r;
+}
