@@ -435,7 +435,9 @@ int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t
 	if (!dev->ops->fill)
 		return device_lacks(dev, GP_CALL_FILL);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_FILL, t0, dev->ops->fill(dev, addr, size, word, stream));
+	r = device_enter(dev, GP_CALL_FILL);
+	return device_done(dev, GP_CALL_FILL, t0,
+			   r ? r : dev->ops->fill(dev, addr, size, word, stream));
 }
 
 int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
@@ -449,7 +451,9 @@ int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64
 	if (!dev->ops->verify)
 		return device_lacks(dev, GP_CALL_VERIFY);
 	t0 = gp_ticks();
-	r = dev->ops->verify(dev, addr, size, word, stream, bad_offset, found);
+	r = device_enter(dev, GP_CALL_VERIFY);
+	if (!r)
+		r = dev->ops->verify(dev, addr, size, word, stream, bad_offset, found);
 	device_done(dev, GP_CALL_VERIFY, t0, r == GP_DIFFERS ? 0 : r);
 	return r;
 }
@@ -457,23 +461,28 @@ int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64
 int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->ops->busy)
 		return device_lacks(dev, GP_CALL_BUSY);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_BUSY, t0, dev->ops->busy(dev, stream, ns));
+	r = device_enter(dev, GP_CALL_BUSY);
+	return device_done(dev, GP_CALL_BUSY, t0, r ? r : dev->ops->busy(dev, stream, ns));
 }
 
 int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream)
 {
 	uint64_t t0;
+	int r;
 
 	if (!dev->ops->touch)
 		return device_lacks(dev, GP_CALL_TOUCH);
 	if (!size)
 		return device_zero(dev, GP_CALL_TOUCH);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_TOUCH, t0, dev->ops->touch(dev, addr, size, stream));
+	r = device_enter(dev, GP_CALL_TOUCH);
+	return device_done(dev, GP_CALL_TOUCH, t0,
+			   r ? r : dev->ops->touch(dev, addr, size, stream));
 }
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)
