@@ -329,7 +329,7 @@ static void explain_totals(const struct gp_explain *x, struct gp_oom *oom)
 	oom->size = x->op->req.size;
 	oom->stream = x->op->req.stream;
 	oom->stream_handle = t->stream_handles[t->events[oom->event].stream];
-	oom->capacity = x->s->dev->info.total_bytes;
+	oom->capacity = gp_session_capacity(x->s);
 	oom->limit = explain_limit(x);
 	oom->requested = m->requested;
 	oom->granted_live = m->granted;

@@ -146,6 +146,7 @@ static int try_setting(struct gp_job *job, const struct gp_oom *oom, struct gp_o
 	trial.why_size = sizeof(why);
 	trial.cfg.device = "sim";
 	trial.cfg.device_config.capacity = oom->capacity;
+	trial.cfg.device_config.inject = (struct gp_injection){ 0 };
 	if (addrs && run) {
 		r = gp_session_begin(&trial, &s);
 		if (!r)

@@ -31,6 +31,8 @@ struct gp_job {
 	struct gp_env env;
 	struct gp_program program;
 	struct gp_run *run;
+	struct gp_device *dev; /* of the session that is open; NULL: none is */
+	bool opened;           /* a device could be opened for this run before */
 	uint64_t progress_due; /* ticks */
 	unsigned repetition;   /* of a throughput pass, from 0 */
 	char *why;             /* gp_engine_run's */
@@ -43,10 +45,11 @@ struct gp_session {
 	struct gp_device_stats base; /* counters before the allocator was created */
 };
 
-/* Opens a device. 0, GP_PASS_ENDED or -errno; *s is fit for gp_session_close in any case. */
+/* Opens a device. 0, -errno (there is none to begin with), or GP_PASS_ENDED (there is none any
+ * more); *s is fit for gp_session_close in any case. */
 int gp_session_open(struct gp_job *job, struct gp_session *s);
 /* Creates the allocator on it, with its decorators. 0, GP_PASS_ENDED (a preallocation does not
- * fit) or -errno. */
+ * fit, or the device broke) or -errno. */
 int gp_session_create(struct gp_job *job, struct gp_session *s);
 /* Both. */
 int gp_session_begin(struct gp_job *job, struct gp_session *s);
@@ -65,10 +68,13 @@ static inline int gp_session_free(struct gp_session *s, const struct gp_action_o
 
 /* Executes TRIM and SYNC. 0 or -errno. */
 int gp_session_rare(struct gp_session *s, const struct gp_action_op *op);
+/* Bytes that the device has for this program: what it holds, and what others leave free. */
+uint64_t gp_session_capacity(const struct gp_session *s);
 /* What was counted since the session was opened. */
 void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out);
 
-/* Ends the run with status error, unless it has ended so already. _error blames the allocator. */
+/* Ends the run with status error, unless it has ended so already. _error blames the allocator; but
+ * what goes wrong on a broken device is the device's doing, whoever notices. */
 void gp_job_error(struct gp_job *job, const char *fmt, ...) GP_PRINTF(2, 3);
 void gp_job_blame(struct gp_job *job, enum gp_blame blame, const char *fmt, ...) GP_PRINTF(3, 4);
 /* The same for a call that returned the fault `r`. */

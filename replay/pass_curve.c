@@ -33,13 +33,14 @@ struct curve_pass {
 /* Why a request failed. */
 static enum gp_reason curve_reason(const struct curve_pass *p, uint64_t size, int outcome)
 {
-	uint64_t total = p->s.dev->info.total_bytes, live = p->metrics.requested;
+	uint64_t capacity, live = p->metrics.requested;
 
 	if (outcome == GP_HELD)
 		return GP_REASON_STREAM_HELD;
 	if (outcome == GP_REFUSED)
 		return GP_REASON_REFUSED;
-	if (size > total || live > total - size)
+	capacity = gp_session_capacity(&p->s);
+	if (size > capacity || live > capacity - size)
 		return GP_REASON_OVER_CAPACITY;
 	return GP_REASON_FRAGMENTED;
 }

@@ -23,12 +23,18 @@ int gp_session_open(struct gp_job *job, struct gp_session *s)
 	*s = (struct gp_session){ 0 };
 	r = (cuda ? gp_device_open_cuda : gp_device_open_sim)(&job->cfg.device_config, &s->dev,
 							      job->why, job->why_size);
-	if (r) {
-		s->dev = NULL;
-		return r < 0 ? r : -ENODEV;
+	if (!r) {
+		job->dev = s->dev;
+		job->opened = true;
+		gp_device_stats(s->dev, &s->base);
+		return 0;
 	}
-	gp_device_stats(s->dev, &s->base);
-	return 0;
+	s->dev = NULL;
+	if (!job->opened || r == -ENOMEM)
+		return r < 0 ? r : -ENODEV;
+	gp_job_blame(job, GP_BLAME_DEVICE, "the device cannot be opened any more: %s",
+		     job->why_size ? job->why : gp_result_text(r));
+	return GP_PASS_ENDED;
 }
 
 /* The allocator below its decorators. */
@@ -121,6 +127,10 @@ int gp_session_create(struct gp_job *job, struct gp_session *s)
 		gp_job_blame(job, GP_BLAME_NO_ROOM, "%s", why);
 		return GP_PASS_ENDED;
 	}
+	if (r < 0 && gp_device_broken(s->dev)) {
+		gp_job_error(job, "%s", why[0] ? why : gp_result_text(r));
+		return GP_PASS_ENDED;
+	}
 	if (r < 0 && job->why_size)
 		snprintf(job->why, job->why_size, "%s", why[0] ? why : gp_result_text(r));
 	if (!r && !job->run->options)
@@ -143,13 +153,15 @@ void gp_session_close(struct gp_job *job, struct gp_session *s)
 	if (!s->dev)
 		return;
 	gp_device_stats(s->dev, &stats);
+	if (gp_device_broken(s->dev))
+		gp_job_error(job, "at the end");
 	/* The driver's own pool keeps what it has; of it, only the blocks can be counted. */
-	if (stats.calls[GP_CALL_ASYNC_ALLOC] != stats.calls[GP_CALL_ASYNC_FREE])
+	else if (stats.calls[GP_CALL_ASYNC_ALLOC] != stats.calls[GP_CALL_ASYNC_FREE])
 		gp_job_error(job, "the allocator leaks blocks of the driver's pool");
 	else if (stats.reserved_bytes && !stats.calls[GP_CALL_ASYNC_ALLOC])
 		gp_job_error(job, "the allocator leaks %llu bytes of the device",
 			     (unsigned long long)stats.reserved_bytes);
-	s->dev = gp_device_close(s->dev);
+	s->dev = job->dev = gp_device_close(s->dev);
 }
 
 int gp_session_rare(struct gp_session *s, const struct gp_action_op *op)
@@ -157,6 +169,15 @@ int gp_session_rare(struct gp_session *s, const struct gp_action_op *op)
 	int r = op->action == GP_ACTION_TRIM ? gp_trim(s->a, 0, NULL) : gp_device_sync(s->dev);
 
 	return r > 0 ? -EILSEQ : r;
+}
+
+uint64_t gp_session_capacity(const struct gp_session *s)
+{
+	uint64_t total = s->dev->info.total_bytes, free_bytes, ignored;
+
+	if (gp_device_mem_info(s->dev, &free_bytes, &ignored))
+		return total;
+	return gp_min_u64(total, free_bytes + atomic_load(&s->dev->reserved_bytes));
 }
 
 void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
@@ -171,6 +192,17 @@ void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
 
 /* ---- how a job reports ---- */
 
+static void job_blame_device(struct gp_job *job)
+{
+	struct gp_run *run = job->run;
+	const char *said = gp_device_error(job->dev);
+	size_t n = strlen(run->why);
+
+	run->blame = GP_BLAME_DEVICE;
+	if (!strstr(run->why, said))
+		snprintf(run->why + n, sizeof(run->why) - n, "; device: %s", said);
+}
+
 static void job_end(struct gp_job *job, enum gp_blame blame, const char *fmt, va_list ap)
 {
 	if (job->run->status == GP_STATUS_ERROR)
@@ -178,6 +210,8 @@ static void job_end(struct gp_job *job, enum gp_blame blame, const char *fmt, va
 	job->run->status = GP_STATUS_ERROR;
 	job->run->blame = blame;
 	vsnprintf(job->run->why, sizeof(job->run->why), fmt, ap);
+	if (job->dev && gp_device_broken(job->dev))
+		job_blame_device(job);
 }
 
 void gp_job_error(struct gp_job *job, const char *fmt, ...)
