@@ -22,6 +22,7 @@
 #include "base.h"
 
 struct gp_device;
+struct gp_profile; /* device_profile.h */
 
 /* What is counted. The driver does the same whatever the size, so calls are what costs. */
 enum gp_call {
@@ -149,7 +150,9 @@ struct gp_device {
 struct gp_device_config {
 	uint64_t
 		capacity; /* bytes: sim: size of the card; cuda: refuse to hold more. 0: all of it */
-	const char *profile; /* sim: file with the cost model; NULL: the built-in H200 profile */
+	/* sim: the cost model, which stays the caller's until the device is closed; NULL: the built-in
+	 * one, of an H200 */
+	const struct gp_profile *profile;
 	/* sim: where a real driver put the first reservations of whole pages, in this order; until one is
 	 * released, the next of a size gets the next of these places of that size. NULL: none. */
 	const struct gp_range *places;
@@ -158,7 +161,7 @@ struct gp_device_config {
 };
 
 /* Opens a device, which the caller closes. 0, or -errno with one line in `why`; *out is written
- * only on 0. cfg is copied; the file that cfg->profile names and the places are read here.
+ * only on 0. cfg is copied, and the places are read here.
  * gp_device_open_cuda: -ENODEV no driver or no GPU; -ENOSYS built without CUDA. */
 int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **out, char *why,
 		       size_t why_size);

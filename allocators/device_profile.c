@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * device_profile: reads a table of driver call costs and interpolates in it. The header says which
- * rows count and why.
+ * device_profile: makes curves of cost over size from measured rows, and reads them. The header
+ * says which rows count and why.
  *
- * Invariants   a curve has 1 to GP_COST_POINTS points of ascending size, or none where its rows
- *              are optional and absent
- * Cost         a look-up scans at most 32 sizes and takes one logarithm: about 20 ns
+ * Invariants   a curve has 1 to GP_PROFILE_SIZES points of ascending size, or none where its rows
+ *              are optional and absent; the shares of a point ascend
+ * Cost         a look-up scans at most 32 sizes and takes one logarithm: about 25 ns
+ * Threads      reading: any. The built-in profile is made once, by the first who asks.
  */
 #include "device_profile.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* A slower call than this, in microseconds, is a mistake in the table: 1000 s. */
-#define US_MAX         1e9
-#define LINE_MAX_BYTES 1024
 
 /* Which rows make which curve: call name and the open interval of sizes. */
 struct cost_rows {
 	const char *call;
 	uint64_t above, below;
-	double assumed_ns; /* where no row is there; 0: such rows are needed */
-	bool optional;     /* the device then lacks the calls */
-	bool flat;         /* does not grow beyond the largest size measured */
+	uint64_t assumed_ns; /* where no row is there; 0: such rows are needed */
+	bool optional;       /* the device then lacks the calls */
+	bool flat;           /* does not grow beyond the largest size measured */
 };
 
 static const struct cost_rows cost_rows[GP_COST_N] = {
@@ -57,232 +54,177 @@ static const struct cost_rows cost_rows[GP_COST_N] = {
 				 .flat = true },
 };
 
-struct profile_parser {
-	struct gp_profile *p;
-	const char *file;
-	unsigned line;
-	char *why;
-	size_t why_size;
-};
+/* -- curves from rows ------------------------------------------------------------------------- */
 
-static int profile_bad(const struct profile_parser *in, const char *what)
+/* The time at a part of the way from quantile a to quantile b. */
+static double between(double a, double b, double part)
 {
-	snprintf(in->why, in->why_size, "%s:%u: %s", in->file, in->line, what);
-	return -EINVAL;
+	return a > 0 ? a * pow(b / a, part) : part * b;
 }
 
-static bool parse_u64(const char *text, uint64_t *out)
+/* The time in the middle of a share below the last. */
+static double share_ns(const struct gp_profile_row *row, unsigned share)
 {
-	char *end;
+	double at = share + 0.5;
 
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*out = strtoull(text, &end, 10);
-	return !errno && (*end == '\0' || *end == ' ' || *end == '\n' || *end == '\r');
+	if (share < 50)
+		return between((double)row->min, (double)row->p50, at / 50);
+	if (share < 90)
+		return between((double)row->p50, (double)row->p90, (at - 50) / 40);
+	return between((double)row->p90, (double)row->p99, (at - 90) / 9);
 }
 
-/* The number behind a word such as " total ". */
-static bool number_after(const char *line, const char *word, uint64_t *out)
+/* What the slowest hundredth costs, when all others together cost `sum` for 99 calls. */
+static double tail_ns(const struct gp_profile_row *row, double sum)
 {
-	const char *at = strstr(line, word);
+	double p99 = (double)row->p99, max = (double)row->max, n = (double)row->n;
 
-	return at && parse_u64(at + strlen(word), out) && *out;
+	if (row->mean)
+		return fmin(fmax(100 * (double)row->mean - sum, p99), max);
+	return n > 100 ? (max + p99 * (0.01 * n - 1)) / (0.01 * n) : max;
 }
 
-static int parse_comment(const struct profile_parser *in, const char *line)
+static void curve_add(struct gp_cost_curve *c, const struct gp_profile_row *row)
 {
-	struct gp_profile *p = in->p;
-	const char *driver = strstr(line, " driver ");
-	uint64_t total, free_bytes;
+	unsigned last = GP_COST_SHARES - 1;
+	double sum = 0;
 
-	if (!strncmp(line, "# granularity ", 14)) {
-		if (!number_after(line, " min ", &p->page_bytes) || p->page_bytes != 2 * GP_MIB)
-			return profile_bad(in, "pages of another size than 2097152 bytes are not "
-					       "simulated");
-		return 0;
+	if (c->n == GP_PROFILE_SIZES)
+		return;
+	for (unsigned i = 0; i < last; i++) {
+		c->at[c->n].ns[i] = (float)share_ns(row, i);
+		sum += c->at[c->n].ns[i];
 	}
-	if (!driver || driver < line + 3 || !number_after(line, " free ", &free_bytes) ||
-	    !number_after(line, " total ", &total))
-		return 0; /* any other remark */
-	if (free_bytes > total || total > GP_SIZE_MAX)
-		return profile_bad(in, "memory sizes make no sense; expected free <= total");
-	p->total_bytes = total;
-	p->free_bytes = free_bytes;
-	snprintf(p->card, sizeof(p->card), "%.*s", (int)(driver - line) - 2, line + 2);
-	return 0;
-}
-
-static int curve_add(const struct profile_parser *in, struct gp_cost_curve *c, uint64_t size,
-		     double us)
-{
-	if (c->n && c->at[c->n - 1].size >= size)
-		return profile_bad(in, "sizes of one call must ascend");
-	if (c->n == GP_COST_POINTS)
-		return profile_bad(in, "too many sizes for one call; at most 32");
-	c->at[c->n].size = size;
-	c->at[c->n].lg_size = log2((double)size);
-	c->at[c->n].ns = us * 1000.0;
+	c->at[c->n].ns[last] = (float)tail_ns(row, sum);
+	c->at[c->n].mean = (float)(sum + c->at[c->n].ns[last]) / GP_COST_SHARES;
+	c->at[c->n].size = row->size;
+	c->at[c->n].lg_size = log2((double)row->size);
 	c->n++;
-	return 0;
 }
 
-/* Cuts the line at its tabs; the number of fields, at most max. */
-static unsigned split_fields(char *line, char **field, unsigned max)
+static void curve_assume(struct gp_cost_curve *c, uint64_t ns)
 {
-	unsigned n = 0;
+	struct gp_profile_row row = {
+		.size = 1, .n = 1, .min = ns, .p50 = ns, .p90 = ns, .p99 = ns, .max = ns
+	};
 
-	line[strcspn(line, "\r\n")] = '\0';
-	while (n < max) {
-		field[n++] = line;
-		line = strchr(line, '\t');
-		if (!line)
-			break;
-		*line++ = '\0';
-	}
-	return n;
+	curve_add(c, &row);
 }
 
-static int parse_row(const struct profile_parser *in, char *line)
+int gp_profile_price(struct gp_profile *p, char *why, size_t why_size)
 {
-	char *field[6], *end;
-	uint64_t size;
-	double us;
-	int r = 0;
-
-	if (split_fields(line, field, GP_ARRAY_LEN(field)) < 5)
-		return profile_bad(in, "expected at least 5 fields: call, size, n, min, p50");
-	if (!parse_u64(field[1], &size) || !size || size > GP_SIZE_MAX)
-		return profile_bad(in, "bad size in field 2; expected bytes, at least 1");
-	us = strtod(field[4], &end);
-	if (end == field[4] || *end || !isfinite(us) || us < 0 || us > US_MAX)
-		return profile_bad(in, "bad time in field 5; expected microseconds");
-	for (unsigned i = 0; i < GP_COST_N && !r; i++) {
-		const struct cost_rows *rows = &cost_rows[i];
-
-		if (!strcmp(field[0], rows->call) && size > rows->above && size < rows->below)
-			r = curve_add(in, &in->p->curves[i], size, us);
-	}
-	return r;
-}
-
-static int parse_line(struct profile_parser *in, char *line)
-{
-	in->line++;
-	if (line[0] == '#')
-		return parse_comment(in, line);
-	if (line[0] == '\n' || line[0] == '\r' || line[0] == '\0')
-		return 0;
-	return parse_row(in, line);
-}
-
-/* All lines are read: is everything there? */
-static int profile_finish(const struct profile_parser *in)
-{
-	struct gp_profile *p = in->p;
-
-	if (!p->total_bytes) {
-		snprintf(in->why, in->why_size,
-			 "%s: no line '# NAME driver N runtime N free BYTES "
-			 "total BYTES'",
-			 in->file);
-		return -EINVAL;
-	}
-	if (!p->page_bytes)
-		p->page_bytes = 2 * GP_MIB;
 	for (unsigned i = 0; i < GP_COST_N; i++) {
-		const struct cost_rows *rows = &cost_rows[i];
+		const struct cost_rows *from = &cost_rows[i];
 		struct gp_cost_curve *c = &p->curves[i];
+		size_t n = 0;
+		const struct gp_profile_row *row = gp_profile_rows(p, from->call, &n);
 
-		if (c->n || rows->optional)
+		c->n = 0;
+		for (; n; row++, n--) {
+			if (row->size > from->above && row->size < from->below)
+				curve_add(c, row);
+		}
+		if (c->n || from->optional)
 			continue;
-		if (rows->assumed_ns <= 0) {
-			snprintf(in->why, in->why_size,
-				 "%s: no row '%s' with a size above %" PRIu64 " and below %" PRIu64,
-				 in->file, rows->call, rows->above, rows->below);
+		if (!from->assumed_ns) {
+			snprintf(why, why_size,
+				 "no \"%s\" with a size above %" PRIu64 " and below %" PRIu64,
+				 from->call, from->above, from->below);
 			return -EINVAL;
 		}
-		c->at[0].size = 1;
-		c->at[0].ns = rows->assumed_ns;
-		c->n = 1;
+		curve_assume(c, from->assumed_ns);
 	}
 	return 0;
 }
 
-int gp_profile_builtin(struct gp_profile *out, char *why, size_t why_size)
+const struct gp_profile_row *gp_profile_rows(const struct gp_profile *p, const char *call,
+					     size_t *n)
 {
-	static const char *const lines[] = {
+	size_t i = 0, end;
+
+	while (i < p->n_rows && strcmp(p->rows[i].call, call) != 0)
+		i++;
+	for (end = i; end < p->n_rows && !strcmp(p->rows[end].call, call);)
+		end++;
+	*n = end - i;
+	return *n ? &p->rows[i] : NULL;
+}
+
+static struct gp_profile builtin =
 #include "device_profile_builtin.inc"
-	};
-	struct profile_parser in = { out, "built-in profile", 0, why, why_size };
-	char line[LINE_MAX_BYTES];
-	int r = 0;
+	;
 
-	memset(out, 0, sizeof(*out));
-	snprintf(out->name, sizeof(out->name), "h200");
-	for (size_t i = 0; i < GP_ARRAY_LEN(lines) && !r; i++) {
-		snprintf(line, sizeof(line), "%s", lines[i]);
-		r = parse_line(&in, line);
-	}
-	return r ? r : profile_finish(&in);
-}
-
-/* "profiles/h200.tsv" -> "h200" */
-static void profile_name(struct gp_profile *p, const char *path)
+static void builtin_price(void)
 {
-	const char *base = strrchr(path, '/');
+	char why[100];
 
-	base = base ? base + 1 : path;
-	snprintf(p->name, sizeof(p->name), "%.*s", (int)gp_min_u64(strcspn(base, "."), 31), base);
+	/* A test holds that this succeeds: the profile comes with the program. */
+	(void)gp_profile_price(&builtin, why, sizeof(why));
 }
 
-int gp_profile_load(const char *path, struct gp_profile *out, char *why, size_t why_size)
+const struct gp_profile *gp_profile_builtin(void)
 {
-	struct profile_parser in = { out, path, 0, why, why_size };
-	char line[LINE_MAX_BYTES];
-	FILE *f = fopen(path, "r");
-	int r = 0;
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (!f) {
-		r = -errno;
-		snprintf(why, why_size, "%s: %s", path, strerror(errno));
-		return r;
-	}
-	memset(out, 0, sizeof(*out));
-	profile_name(out, path);
-	while (!r && fgets(line, sizeof(line), f)) {
-		if (strlen(line) == sizeof(line) - 1) {
-			in.line++;
-			r = profile_bad(&in, "line too long");
-		} else {
-			r = parse_line(&in, line);
-		}
-	}
-	if (!r && ferror(f)) {
-		r = -EIO;
-		snprintf(why, why_size, "%s: read error", path);
-	}
-	fclose(f);
-	return r ? r : profile_finish(&in);
+	pthread_once(&once, builtin_price);
+	return &builtin;
 }
 
-uint64_t gp_profile_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size)
+/* -- reading ---------------------------------------------------------------------------------- */
+
+/* The two points that a size lies between (one twice, where it lies outside), the weight of the
+ * upper one, and what both are multiplied with. */
+struct place {
+	unsigned lo, hi;
+	double weight, factor;
+};
+
+static struct place curve_find(const struct gp_cost_curve *c, uint64_t size, bool flat)
+{
+	struct place at = { 0, 0, 0, 1 };
+	unsigned i = 0;
+
+	while (i < c->n && c->at[i].size <= size)
+		i++;
+	at.lo = at.hi = i - (i > 0);
+	if (!i)
+		return at;
+	if (i == c->n) {
+		at.factor = flat ? 1 : (double)size / (double)c->at[at.lo].size;
+		return at;
+	}
+	at.hi = i;
+	at.weight = (log2((double)size) - c->at[at.lo].lg_size) /
+		    (c->at[i].lg_size - c->at[at.lo].lg_size);
+	return at;
+}
+
+static uint64_t blend(struct place at, double lo, double hi)
+{
+	return (uint64_t)(at.factor * (lo + at.weight * (hi - lo)) + 0.5);
+}
+
+uint64_t gp_profile_nth_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size, uint64_t n)
 {
 	const struct gp_cost_curve *c = &p->curves[cost];
-	unsigned i = 0;
-	double part;
+	/* Multiples of the golden ratio modulo 1, from one half on: 2^32 / phi, as an odd number. */
+	uint32_t turn = UINT32_C(0x80000000) + (uint32_t)n * UINT32_C(0x9e3779b9);
+	unsigned share = (unsigned)((uint64_t)turn * GP_COST_SHARES >> 32);
+	struct place place;
 
 	if (!c->n)
 		return 0;
-	while (i < c->n && c->at[i].size <= size)
-		i++;
-	if (!i)
-		return (uint64_t)(c->at[0].ns + 0.5);
-	i--;
-	if (i + 1 == c->n) {
-		part = cost_rows[cost].flat ? 1 : (double)size / (double)c->at[i].size;
-		return (uint64_t)(c->at[i].ns * part + 0.5);
-	}
-	part = (log2((double)size) - c->at[i].lg_size) / (c->at[i + 1].lg_size - c->at[i].lg_size);
-	return (uint64_t)(c->at[i].ns + part * (c->at[i + 1].ns - c->at[i].ns) + 0.5);
+	place = curve_find(c, size, cost_rows[cost].flat);
+	return blend(place, c->at[place.lo].ns[share], c->at[place.hi].ns[share]);
+}
+
+uint64_t gp_profile_mean_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size)
+{
+	const struct gp_cost_curve *c = &p->curves[cost];
+	struct place place;
+
+	if (!c->n)
+		return 0;
+	place = curve_find(c, size, cost_rows[cost].flat);
+	return blend(place, c->at[place.lo].mean, c->at[place.hi].mean);
 }

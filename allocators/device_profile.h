@@ -2,13 +2,11 @@
  *
  * device_profile: what the driver's calls cost on some card, as the simulated device charges them.
  *
- * A profile is a text file: tab-separated rows `call size n min p50 p90 p99 max` in microseconds
- * (further columns are ignored), and `#` lines, of which two are read:
- *
- *     # NAME driver N runtime N free BYTES total BYTES
- *     # granularity min BYTES recommended BYTES
- *
- * Taken is the p50, interpolated over the logarithm of the size. The rows that count:
+ * A profile is what gpupool-calibrate measured: for each call and size how many calls were timed,
+ * and of their times the least, the median, two more percentiles, the most and (where recorded) the
+ * mean. Its file is JSON, which replay/profile.h reads and writes; the built-in one is
+ * profiles/h200.json, which Meson turns into C. Rows that no cost below is made of (.pair, .busy
+ * and others) are for people.
  *
  *   cudaMalloc.held, cudaFree.held   among many live allocations, as in a long-lived program. The
  *                                    .pair rows take the only page of an empty context and give
@@ -20,8 +18,21 @@
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
  *   cuMem*                           virtual memory; a map is cuMemMap and cuMemSetAccess
  *
- * The built-in profile is profiles/h200.tsv, embedded when the project is configured, and goes
- * through the same parser. Calls that no row describes cost a stated assumption.
+ * Charged      is not the median: a pool makes few calls, and what it waits for are the slow ones.
+ *              The n-th call of a kind costs the quantile at frac(1/2 + n/phi), a sequence that
+ *              fills the unit interval evenly whatever pattern the sizes have. So a run has the
+ *              distribution that was measured, its sum is the mean times the calls, and a second
+ *              run is the same to the nanosecond.
+ * Quantiles    through min, p50, p90 and p99, straight in the logarithm of the time, since driver
+ *              calls have heavy tails; kept as the levels of a hundred equal shares. The last
+ *              hundredth is at what makes the mean that of the row; where that is not recorded, one
+ *              call of n cost the maximum and the rest of that hundredth p99.
+ * Sizes        between two measured ones each quantile is interpolated over the logarithm of the
+ *              size. Below the smallest: what that costs. Above the largest: in proportion to the
+ *              size, as page tables are; shared pages, synchronisation and assumed costs stay what
+ *              they are.
+ * Not charged  what is first in a process (.first): a simulated device stands for one of the many
+ *              that a program opens, not for its first.
  */
 #ifndef GP_DEVICE_PROFILE_H
 #define GP_DEVICE_PROFILE_H
@@ -49,34 +60,66 @@ enum gp_cost {
 	GP_COST_N
 };
 
-#define GP_COST_POINTS 32
+#define GP_PROFILE_SIZES 32u   /* rows of one call */
+#define GP_PROFILE_ROWS  4096u /* of all calls */
+
+/* One call at one size. */
+struct gp_profile_row {
+	char call[32];                    /* "cudaMalloc.held": letters, digits, '.' and '_' */
+	uint64_t size;                    /* bytes, at least 1 */
+	uint64_t n;                       /* calls that were timed, at least 1 */
+	uint64_t min, p50, p90, p99, max; /* nanoseconds, ascending */
+	uint64_t mean;                    /* 0: not recorded */
+};
+
+#define GP_COST_SHARES 100u
 
 struct gp_cost_curve {
 	unsigned n;
 	struct {
 		uint64_t size;
 		double lg_size;
-		double ns;
-	} at[GP_COST_POINTS]; /* ascending sizes */
+		float mean;               /* of ns[] */
+		float ns[GP_COST_SHARES]; /* the i-th: of calls between quantiles i % and i + 1 % */
+	} at[GP_PROFILE_SIZES];           /* ascending sizes */
 };
 
 struct gp_profile {
-	char name[32];        /* "h200", or the file's name without folder and ending */
-	char card[48];        /* "NVIDIA H200" */
+	char name[32];    /* "h200" */
+	char source[400]; /* how it was measured */
+	bool simulated;   /* measured on a simulated device */
+	/* The machine; "" or 0 where it did not say. */
+	char card[48];   /* "NVIDIA H200" */
+	char driver[32]; /* "580" */
+	char cuda[32];   /* "13.0" */
+	char cpu[96];
+	uint64_t cores;
+	char os[96];
+	char date[24];        /* UTC, ISO 8601 */
+	char gpupool[24];     /* version that measured */
 	uint64_t total_bytes; /* of the card */
 	uint64_t free_bytes;  /* of those, what a fresh process finds free */
 	uint64_t page_bytes;
-	struct gp_cost_curve curves[GP_COST_N];
+	uint64_t context_bytes; /* what the context of a process takes; 0: not known */
+
+	const struct gp_profile_row *rows; /* those of one call are neighbours, in ascending size */
+	size_t n_rows;
+	struct gp_cost_curve curves[GP_COST_N]; /* made from the rows; n 0: the device lacks it */
 };
 
-/* 0, or -errno with one line in `why`: -EINVAL for a bad profile (FILE:LINE: what, what was
- * expected), else why the file could not be read. *out is complete only on 0. */
-int gp_profile_builtin(struct gp_profile *out, char *why, size_t why_size);
-int gp_profile_load(const char *path, struct gp_profile *out, char *why, size_t why_size);
+/* The H200's, for as long as the program runs. */
+const struct gp_profile *gp_profile_builtin(void);
 
-/* Nanoseconds of one such call. Below the smallest size measured: what that costs. Above the
- * largest: in proportion to the size, as page tables are; shared pages, synchronisation and
- * assumed costs stay what they are. */
-uint64_t gp_profile_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size);
+/* Makes the curves from the rows. 0, or -EINVAL with what is missing in `why`. */
+int gp_profile_price(struct gp_profile *p, char *why, size_t why_size);
+
+/* The rows of a call: the first, and how many; NULL: none. */
+const struct gp_profile_row *gp_profile_rows(const struct gp_profile *p, const char *call,
+					     size_t *n);
+
+/* Nanoseconds of the n-th such call (from 0), and of one in the mean. 0: the device lacks it. */
+uint64_t gp_profile_nth_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size,
+			   uint64_t n);
+uint64_t gp_profile_mean_ns(const struct gp_profile *p, enum gp_cost cost, uint64_t size);
 
 #endif

@@ -36,7 +36,9 @@
 
 void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
 {
-	gp_device_charge(&sim->base, gp_profile_ns(&sim->profile, cost, size));
+	uint64_t n = atomic_fetch_add_explicit(&sim->n_charged[cost], 1, memory_order_relaxed);
+
+	gp_device_charge(&sim->base, gp_profile_nth_ns(sim->profile, cost, size, n));
 }
 
 uint64_t gp_sim_room(const struct gp_sim *sim)
@@ -375,7 +377,7 @@ static bool sim_priced(const struct gp_profile *p, enum gp_cost from, enum gp_co
 static void sim_describe(struct gp_sim *sim)
 {
 	struct gp_device_info *info = &sim->base.info;
-	const struct gp_profile *p = &sim->profile;
+	const struct gp_profile *p = sim->profile;
 
 	snprintf(info->name, sizeof(info->name), "simulated %s", p->card);
 	snprintf(info->driver, sizeof(info->driver), "%s", p->name);
@@ -398,16 +400,12 @@ int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **ou
 	}
 	gp_device_init(&sim->base, &sim_ops);
 	sim->cfg = *cfg;
-	r = cfg->profile ? gp_profile_load(cfg->profile, &sim->profile, why, why_size)
-			 : gp_profile_builtin(&sim->profile, why, why_size);
-	if (!r && cfg->capacity > GP_SIZE_MAX) {
+	sim->profile = cfg->profile ? cfg->profile : gp_profile_builtin();
+	if (cfg->capacity > GP_SIZE_MAX) {
 		snprintf(why, why_size, "capacity of %" PRIu64 " bytes is more than any device has",
 			 cfg->capacity);
-		r = -EINVAL;
-	}
-	if (r) {
 		free(sim);
-		return r;
+		return -EINVAL;
 	}
 	gp_sim_space_init(&sim->space);
 	r = gp_sim_space_places(&sim->space, cfg->places, cfg->n_places);
@@ -416,7 +414,7 @@ int gp_device_open_sim(const struct gp_device_config *cfg, struct gp_device **ou
 		return r;
 	}
 	sim->cfg.places = NULL; /* the caller's, and read */
-	sim->capacity = cfg->capacity ? cfg->capacity : sim->profile.free_bytes;
+	sim->capacity = cfg->capacity ? cfg->capacity : sim->profile->free_bytes;
 	pthread_mutex_init(&sim->lock, NULL);
 	gp_sim_pages_init(&sim->pages);
 	sim_describe(sim);

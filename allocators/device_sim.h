@@ -26,7 +26,8 @@ struct gp_sim_memory; /* what cuMemCreate made */
 struct gp_sim {
 	struct gp_device base;
 	struct gp_device_config cfg;
-	struct gp_profile profile;
+	const struct gp_profile *profile;
+	_Atomic uint64_t n_charged[GP_COST_N]; /* calls so far */
 	pthread_mutex_t lock;
 	uint64_t capacity, held, lost; /* bytes */
 	struct gp_sim_space space;

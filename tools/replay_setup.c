@@ -13,6 +13,7 @@
 
 #include "cli.h"
 #include "replay/atomic_file.h"
+#include "replay/profile.h"
 #include "replay/report.h"
 #include "replay_setup.h"
 
@@ -77,8 +78,12 @@ static int open_device(struct replay_setup *s, const struct replay_options *o,
 	char why[256] = "";
 	int r;
 
+	if (o->profile && gp_profile_load(o->profile, &s->profile, why, sizeof(why))) {
+		cli_error("--profile: %s", why);
+		return CLI_USAGE;
+	}
 	config->capacity = o->capacity;
-	config->profile = o->profile;
+	config->profile = s->profile;
 	s->engine.device = "sim";
 	/* A cost model was asked for: there is only one device that has one. */
 	if (o->device == REPLAY_DEVICE_SIM || o->profile)
@@ -324,4 +329,5 @@ void replay_setup_fini(struct replay_setup *s)
 	}
 	free(s->jobs);
 	s->jobs = NULL;
+	s->profile = gp_profile_free(s->profile);
 }

@@ -20,6 +20,7 @@ struct replay_job {
 struct replay_setup {
 	struct replay_job *jobs; /* one per trace on the command line */
 	size_t n_jobs;
+	struct gp_profile *profile; /* of --profile; NULL: the built-in one */
 	struct gp_environment environment;
 	struct gp_engine_config engine;
 	const char *running; /* the allocator at work, for the progress bar */

@@ -46,10 +46,11 @@ struct tune_options {
 	const char **allocs; /* other back ends */
 	size_t n_allocs;
 	const char *version; /* of PyTorch; NULL: the model's default */
-	const char *profile; /* NULL: the built-in one */
-	uint64_t allow_ooms; /* failed requests that the program gets over */
-	uint64_t threads;    /* 0: one for each core */
-	uint64_t top;        /* rows shown; 0: all */
+	const char *profile_path;
+	struct gp_profile *profile; /* what that holds; NULL: the built-in one */
+	uint64_t allow_ooms;        /* failed requests that the program gets over */
+	uint64_t threads;           /* 0: one for each core */
+	uint64_t top;               /* rows shown; 0: all */
 	bool json, no_search, ignore_trims, list;
 };
 

@@ -237,28 +237,12 @@ static int grid_base(const struct tune_options *o, char *base, size_t size)
 	return CLI_USAGE;
 }
 
-/* Can the cost model be read? */
-static int grid_profile(const struct tune_options *o)
-{
-	struct gp_device_config config = { .profile = o->profile };
-	struct gp_device *dev = NULL;
-	char why[256] = "";
-	int r = gp_device_open_sim(&config, &dev, why, sizeof(why));
-
-	if (r)
-		cli_error("--profile: %s", why);
-	gp_device_close(dev);
-	return r ? CLI_USAGE : -1;
-}
-
 int tune_grid_make(const struct tune_options *o, struct tune_grid *out)
 {
 	char base[128];
-	int r = grid_profile(o);
+	int r = grid_base(o, base, sizeof(base));
 
 	*out = (struct tune_grid){ 0 };
-	if (r < 0)
-		r = grid_base(o, base, sizeof(base));
 	if (r < 0)
 		r = grid_builtins(out, o, base);
 	for (size_t i = 0; i < o->n_confs && r < 0; i++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "replay/profile.h"
 #include "tune.h"
 
 #define THREADS_MAX 1024u
@@ -77,7 +78,7 @@ static bool parse_text(void *ctx, const char *name, const char *value)
 		return false;
 	}
 	if (strcmp(name, "profile") == 0)
-		o->profile = value;
+		o->profile_path = value;
 	else
 		o->version = value;
 	return true;
@@ -146,6 +147,7 @@ static const struct cli_program program = {
 
 int tune_options_parse(struct tune_options *o, int argc, char **argv, int *n_operands)
 {
+	char why[512];
 	int r;
 
 	*o = (struct tune_options){ .top = 15 };
@@ -154,6 +156,10 @@ int tune_options_parse(struct tune_options *o, int argc, char **argv, int *n_ope
 		return r;
 	if (*n_operands == 0) {
 		cli_error("expected a recording; --help shows examples");
+		return CLI_USAGE;
+	}
+	if (o->profile_path && gp_profile_load(o->profile_path, &o->profile, why, sizeof(why))) {
+		cli_error("--profile: %s", why);
 		return CLI_USAGE;
 	}
 	if (o->no_search && o->goal == TUNE_FIT) {
@@ -169,4 +175,5 @@ void tune_options_fini(struct tune_options *o)
 	free(o->confs);
 	free(o->allocs);
 	o->confs = o->allocs = NULL;
+	o->profile = gp_profile_free(o->profile);
 }
