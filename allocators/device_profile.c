@@ -52,6 +52,11 @@ static const struct cost_rows cost_rows[GP_COST_N] = {
 				   .flat = true },
 	[GP_COST_EVENT_WAIT] = { "cudaStreamWaitEvent", 0, UINT64_MAX, .assumed_ns = 1000,
 				 .flat = true },
+	/* Assumed: what cudaMemsetAsync of 64 KiB cost the host on an H200, which launches a
+	 * kernel too. */
+	[GP_COST_TOUCH] = { "cudaMemsetAsync", 0, UINT64_MAX, .assumed_ns = 3300, .flat = true },
+	[GP_COST_TOUCH_WORK] = { "memset.device", 0, UINT64_MAX, .optional = true },
+	[GP_COST_LAUNCH] = { "kernel.launch", 0, UINT64_MAX, .assumed_ns = 3300, .flat = true },
 };
 
 /* -- curves from rows ------------------------------------------------------------------------- */

@@ -17,6 +17,9 @@
  *   cudaMallocAsync.warm, .cold      the pool has the memory, or asks the device for it
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
  *   cuMem*                           virtual memory; a map is cuMemMap and cuMemSetAccess
+ *   cudaMemsetAsync, memset.device   a memset of a block: what it costs the host, and how long the
+ *                                    device is busy with it
+ *   kernel.launch                    what launching any other work costs the host
  *
  * Charged      is not the median: a pool makes few calls, and what it waits for are the slow ones.
  *              The n-th call of a kind costs the quantile at frac(1/2 + n/phi), a sequence that
@@ -57,6 +60,9 @@ enum gp_cost {
 	GP_COST_DESTROY,
 	GP_COST_EVENT_RECORD,
 	GP_COST_EVENT_WAIT,
+	GP_COST_TOUCH,
+	GP_COST_TOUCH_WORK, /* time of the device, not of the host */
+	GP_COST_LAUNCH,
 	GP_COST_N
 };
 
