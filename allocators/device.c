@@ -440,22 +440,43 @@ int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t
 			   r ? r : dev->ops->fill(dev, addr, size, word, stream));
 }
 
-int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		     uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+int gp_device_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			   uint32_t stream, uint32_t *ticket)
 {
 	int r = device_unworded(dev, GP_CALL_VERIFY, addr, size);
 	uint64_t t0;
 
 	if (r)
 		return r;
-	if (!dev->ops->verify)
+	if (!dev->ops->verify_begin)
 		return device_lacks(dev, GP_CALL_VERIFY);
 	t0 = gp_ticks();
 	r = device_enter(dev, GP_CALL_VERIFY);
+	return device_done(dev, GP_CALL_VERIFY, t0,
+			   r ? r : dev->ops->verify_begin(dev, addr, size, word, stream, ticket));
+}
+
+int gp_device_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+			 uint64_t *found)
+{
+	uint64_t t0 = gp_ticks(), ticks;
+	int r = device_curse(dev, gp_call_name(GP_CALL_VERIFY), READ(dev->n_calls));
+
 	if (!r)
-		r = dev->ops->verify(dev, addr, size, word, stream, bad_offset, found);
-	device_done(dev, GP_CALL_VERIFY, t0, r == GP_DIFFERS ? 0 : r);
-	return r;
+		r = dev->ops->verify_end(dev, ticket, wait, bad_offset, found);
+	ticks = gp_ticks() - t0;
+	COUNT(dev->host_ticks, ticks);
+	COUNT(dev->call_ticks[GP_CALL_VERIFY], ticks);
+	return r < 0 ? device_failed(dev, r) : r;
+}
+
+int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+		     uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+{
+	uint32_t ticket;
+	int r = gp_device_verify_begin(dev, addr, size, word, stream, &ticket);
+
+	return r ? r : gp_device_verify_end(dev, ticket, true, bad_offset, found);
 }
 
 int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)

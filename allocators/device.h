@@ -41,7 +41,7 @@ enum gp_call {
 	GP_CALL_MEMSET,      /* verification only                  */
 	GP_CALL_READ,        /* verification only                  */
 	GP_CALL_FILL,        /* verification only: a kernel        */
-	GP_CALL_VERIFY,      /* verification only: a kernel, cudaStreamSynchronize */
+	GP_CALL_VERIFY,      /* verification only: two kernels     */
 	GP_CALL_BUSY,        /* GPU work: a kernel that takes time */
 	GP_CALL_TOUCH,       /* GPU work: cudaMemsetAsync          */
 	GP_CALL_N
@@ -49,8 +49,8 @@ enum gp_call {
 
 const char *gp_call_name(enum gp_call call);
 
-/* Outcome of gp_device_verify: the contents are others. */
-#define GP_DIFFERS 16
+/* Outcomes of verification: the contents are others; it is not known yet. */
+enum gp_verify_outcome { GP_DIFFERS = 16, GP_PENDING };
 
 struct gp_device_info {
 	char name[64];        /* "NVIDIA H200", "simulated NVIDIA H200" */
@@ -92,12 +92,14 @@ struct gp_device_ops {
 	int (*mem_info)(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes);
 	int (*memset)(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size);
 	int (*read)(struct gp_device *dev, uint64_t addr, void *host, size_t size);
-	/* Optional: a device without contents has none of the first two, one without streams none of
+	/* Optional: a device without contents has none of the first three, one without streams none of
 	 * the others. */
 	int (*fill)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
 		    uint32_t stream);
-	int (*verify)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		      uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+	int (*verify_begin)(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			    uint32_t stream, uint32_t *ticket);
+	int (*verify_end)(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+			  uint64_t *found);
 	int (*busy)(struct gp_device *dev, uint32_t stream, uint64_t ns);
 	int (*touch)(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
@@ -200,9 +202,17 @@ int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size
  * Does not wait. */
 int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
 		   uint32_t stream);
-/* Waits for the stream (not for the device) and says whether the range is as `word` fills it: 0, or
- * GP_DIFFERS with the offset of the first byte that differs, and in *found the eight bytes at the
- * multiple of 8 there (those behind the range as they should be). */
+/* Compares the range with what fill would write, without waiting, and gives a ticket for the result.
+ * GP_REFUSED: too many comparisons are under way (thousands); one must be ended first. */
+int gp_device_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			   uint32_t stream, uint32_t *ticket);
+/* The result of a comparison: 0 where all was equal; GP_DIFFERS with the offset of the first byte
+ * that was not, and in *found the eight bytes at the multiple of 8 there (those behind the range as
+ * they should be). With `wait` it waits for the stream of the comparison, not for the device;
+ * without, it may be GP_PENDING, and nothing else leaves the ticket valid. Not counted as a call. */
+int gp_device_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+			 uint64_t *found);
+/* Both, with waiting. */
 int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
 		     uint32_t stream, uint64_t *bad_offset, uint64_t *found);
 /* Keeps the stream at work for `ns` nanoseconds after what is queued on it. Does not wait. */

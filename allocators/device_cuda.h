@@ -30,18 +30,32 @@ struct gp_cuda_driver {
 	PFN_cuGetErrorName_v6000 error_name;
 };
 
+/* What a comparison leaves, in memory of the host that kernels write to: see cuda_kernels.ptx. */
+struct gp_cuda_found {
+	uint64_t first; /* wrong offset; UINT64_MAX: none */
+	uint64_t word;
+	_Atomic uint64_t done;
+	uint64_t unused; /* a slot is half a line of the cache */
+};
+
+#define GP_CUDA_SLOTS 4096
+
 /* The kernels of cuda_kernels.ptx, loaded when the first of them is wanted. */
 struct gp_cuda_kernels {
 	pthread_mutex_t lock;
-	pthread_cond_t slot_free;
 	PFN_cuLaunchKernel_v4000 launch;
 	PFN_cuModuleUnload_v2000 unload;
 	CUmodule module; /* NULL: not loaded yet */
-	CUfunction fill, verify, busy;
-	unsigned blocks_max;    /* of one launch: the GPU is full */
-	uint64_t *found;        /* [slot]: where verify leaves what it found; host memory */
-	uint64_t *found_on_gpu; /* the same memory, as a kernel has it */
-	uint64_t free_slots;    /* bit s: nobody uses slot s */
+	CUfunction fill, verify, close, busy;
+	unsigned blocks_max;         /* of one launch: the GPU is full */
+	struct gp_cuda_found *found; /* [slot] */
+	uint64_t found_on_gpu;       /* the same memory, as a kernel has it */
+	struct gp_cuda_comparison {
+		cudaStream_t stream;
+		uint64_t word;
+	} slots[GP_CUDA_SLOTS];
+	uint16_t free_slots[GP_CUDA_SLOTS];
+	unsigned n_free_slots;
 };
 
 struct gp_cuda_stream {
@@ -98,8 +112,10 @@ int gp_cuda_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t
 int gp_cuda_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
 int gp_cuda_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
 		 uint32_t stream);
-int gp_cuda_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		   uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+int gp_cuda_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			 uint32_t stream, uint32_t *ticket);
+int gp_cuda_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+		       uint64_t *found);
 int gp_cuda_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
 int gp_cuda_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 

@@ -7,31 +7,48 @@
  * Ranges       of fill and verify are looked up in the books first: a kernel that leaves the
  *              device's memory destroys the context, and with it the run that should have reported
  *              the broken allocator
- * verify       one launch and one wait for the stream: the kernel leaves what it finds in host
- *              memory that it can reach, and as a rule finds nothing. The words there are fetched
- *              after that, when another stream may have changed them again.
+ * verify       two launches: gp_verify, which as a rule finds nothing, and gp_close, which fetches
+ *              what is at the first difference and says that it is done. They write to host memory,
+ *              so that a look at the result is no call, and waits for nothing.
  * Cost         16 bytes a thread and turn, enough threads to fill the GPU: the speed of its memory.
  *              Loading takes some milliseconds and a page of the GPU's memory, which is in none of
  *              the books; so does not opening the device.
- * Threads      any number; verify has a slot for each of 64 callers, more of them wait
+ * Threads      any number; a comparison has a slot of its own
  */
 #include "device_cuda.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BLOCK_THREADS 256 /* more than the bytes of both edges, 8 + 15: see cuda_kernels.ptx */
-#define SLOTS         64
 
-static const char kernels_ptx[] =
+static const char *const kernel_lines[] = {
 #include "cuda_kernels.inc"
-	;
+};
+
+/* The lines as one text, which the caller frees; NULL: host memory is exhausted. One string of the
+ * compiler's would be longer than C17 promises. */
+static char *kernels_text(void)
+{
+	size_t size = 1;
+	char *text, *to;
+
+	for (size_t i = 0; i < GP_ARRAY_LEN(kernel_lines); i++)
+		size += strlen(kernel_lines[i]) + 1;
+	text = malloc(size);
+	if (!text)
+		return NULL;
+	to = text;
+	for (size_t i = 0; i < GP_ARRAY_LEN(kernel_lines); i++)
+		to += sprintf(to, "%s\n", kernel_lines[i]);
+	return text;
+}
 
 void gp_cuda_kernels_init(struct gp_cuda *cu)
 {
 	pthread_mutex_init(&cu->kernels.lock, NULL);
-	pthread_cond_init(&cu->kernels.slot_free, NULL);
 }
 
 void gp_cuda_kernels_fini(struct gp_cuda *cu)
@@ -42,7 +59,6 @@ void gp_cuda_kernels_fini(struct gp_cuda *cu)
 		(void)k->unload(k->module);
 		(void)cudaFreeHost(k->found);
 	}
-	pthread_cond_destroy(&k->slot_free);
 	pthread_mutex_destroy(&k->lock);
 }
 
@@ -67,7 +83,7 @@ static int kernels_find(struct gp_cuda *cu, CUmodule module)
 	return r;
 }
 
-/* Memory of the host for what verify finds, and how many blocks fill the GPU. */
+/* Memory of the host for what comparisons find, and how many blocks fill the GPU. */
 static int kernels_slots(struct gp_cuda *cu)
 {
 	struct gp_cuda_kernels *k = &cu->kernels;
@@ -84,7 +100,7 @@ static int kernels_slots(struct gp_cuda *cu)
 			"cudaDeviceGetAttribute");
 	if (!r)
 		r = gp_cuda_result(&cu->base,
-				   cudaHostAlloc(&host, SLOTS * sizeof(*k->found),
+				   cudaHostAlloc(&host, GP_CUDA_SLOTS * sizeof(*k->found),
 						 cudaHostAllocMapped | cudaHostAllocPortable),
 				   "cudaHostAlloc");
 	if (r)
@@ -97,8 +113,10 @@ static int kernels_slots(struct gp_cuda *cu)
 	}
 	k->blocks_max = (unsigned)processors * ((unsigned)threads / BLOCK_THREADS);
 	k->found = host;
-	k->found_on_gpu = gpu;
-	k->free_slots = UINT64_MAX;
+	k->found_on_gpu = (uintptr_t)gpu;
+	k->n_free_slots = GP_CUDA_SLOTS;
+	for (unsigned i = 0; i < GP_CUDA_SLOTS; i++)
+		k->free_slots[i] = (uint16_t)(GP_CUDA_SLOTS - 1 - i);
 	return 0;
 }
 
@@ -108,13 +126,18 @@ static int kernels_load(struct gp_cuda *cu)
 	struct gp_cuda_kernels *k = &cu->kernels;
 	PFN_cuModuleLoadData_v2000 load;
 	CUmodule module = NULL;
+	char *text;
 	int r;
 
 	if (!gp_cuda_drv_find("cuModuleLoadData", 2000, &load) ||
 	    !gp_cuda_drv_find("cuModuleUnload", 2000, &k->unload) ||
 	    !gp_cuda_drv_find("cuLaunchKernel", 4000, &k->launch))
 		return gp_device_fault(&cu->base, -ENOTSUP, "the driver loads no kernels");
-	r = gp_cuda_drv_result(cu, load(&module, kernels_ptx), "cuModuleLoadData");
+	text = kernels_text();
+	if (!text)
+		return -ENOMEM;
+	r = gp_cuda_drv_result(cu, load(&module, text), "cuModuleLoadData");
+	free(text);
 	if (r)
 		return r;
 	r = kernels_find(cu, module);
@@ -216,86 +239,93 @@ int gp_cuda_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t w
 				  "cuLaunchKernel");
 }
 
-/* A slot of one's own, which holds that nothing was found. */
-static unsigned slot_take(struct gp_cuda_kernels *k)
+/* A slot of one's own, which holds that nothing was found; false: all are in use. */
+static bool slot_take(struct gp_cuda_kernels *k, uint32_t *slot)
 {
-	unsigned slot;
+	bool any;
 
 	pthread_mutex_lock(&k->lock);
-	while (!k->free_slots)
-		pthread_cond_wait(&k->slot_free, &k->lock);
-	slot = gp_lowest_bit(k->free_slots);
-	k->free_slots &= k->free_slots - 1;
+	any = k->n_free_slots > 0;
+	if (any)
+		*slot = k->free_slots[--k->n_free_slots];
 	pthread_mutex_unlock(&k->lock);
-	k->found[slot] = UINT64_MAX;
-	return slot;
+	if (!any)
+		return false;
+	k->found[*slot].first = UINT64_MAX;
+	atomic_store_explicit(&k->found[*slot].done, 0, memory_order_relaxed);
+	return true;
 }
 
-static void slot_give(struct gp_cuda_kernels *k, unsigned slot)
+static void slot_give(struct gp_cuda_kernels *k, uint32_t slot)
 {
 	pthread_mutex_lock(&k->lock);
-	k->free_slots |= UINT64_C(1) << slot;
-	pthread_cond_signal(&k->slot_free);
+	k->free_slots[k->n_free_slots++] = (uint16_t)slot;
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* The word at a mismatch; what is behind the range counts as right. *offset becomes exact to the
- * byte, unless another stream has put the word right by now. */
-static int word_at(struct gp_device *dev, const struct extent *e, cudaStream_t s, uint64_t size,
-		   uint64_t *offset, uint64_t *found)
-{
-	uint64_t at = gp_align_down(*offset, 8), differ;
-	int r;
-
-	*found = e->word;
-	r = gp_cuda_result(dev,
-			   cudaMemcpyAsync(found, (const void *)(uintptr_t)(e->addr + at),
-					   (size_t)gp_min_u64(8, size - at), cudaMemcpyDeviceToHost,
-					   s),
-			   "cudaMemcpyAsync");
-	if (!r)
-		r = gp_cuda_result(dev, cudaStreamSynchronize(s), "cudaStreamSynchronize");
-	differ = *found ^ e->word;
-	*offset = at + (differ ? gp_lowest_bit(differ) / 8 : *offset - at);
-	return r;
-}
-
-static int verify_in_slot(struct gp_cuda *cu, struct extent *e, cudaStream_t s, unsigned slot)
+static int verify_launch(struct gp_cuda *cu, struct extent *e, uint64_t size, cudaStream_t s,
+			 uint32_t slot)
 {
 	struct gp_cuda_kernels *k = &cu->kernels;
-	uint64_t *result = k->found_on_gpu + slot;
-	void *args[] = { &e->addr, &e->word, &e->vec, &e->head, &e->tail_at, &e->n_edge, &result };
-	int r = gp_cuda_drv_result(cu,
-				   k->launch(k->verify, extent_blocks(cu, e), 1, 1, BLOCK_THREADS,
-					     1, 1, 0, s, args, NULL),
-				   "cuLaunchKernel");
+	uint64_t found = k->found_on_gpu + slot * sizeof(*k->found);
+	void *verify[] = { &e->addr, &e->word, &e->vec, &e->head, &e->tail_at, &e->n_edge, &found };
+	void *close[] = { &e->addr, &e->word, &size, &found };
+	CUresult r = k->launch(k->verify, extent_blocks(cu, e), 1, 1, BLOCK_THREADS, 1, 1, 0, s,
+			       verify, NULL);
 
-	return r ? r : gp_cuda_result(&cu->base, cudaStreamSynchronize(s), "cudaStreamSynchronize");
+	if (r == CUDA_SUCCESS)
+		r = k->launch(k->close, 1, 1, 1, 1, 1, 1, 0, s, close, NULL);
+	return gp_cuda_drv_result(cu, r, "cuLaunchKernel");
 }
 
-int gp_cuda_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		   uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+int gp_cuda_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			 uint32_t stream, uint32_t *ticket)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	struct extent e;
 	cudaStream_t s;
-	unsigned slot;
-	uint64_t at;
+	uint32_t slot;
 	int r = kernels_begin(cu, stream, &s);
 
 	if (!r)
 		r = extent_of(cu, "verify", addr, size, word, &e);
 	if (r)
 		return r;
-	slot = slot_take(&cu->kernels);
-	r = verify_in_slot(cu, &e, s, slot);
-	at = cu->kernels.found[slot];
-	slot_give(&cu->kernels, slot);
+	if (!slot_take(&cu->kernels, &slot))
+		return GP_REFUSED;
+	cu->kernels.slots[slot] = (struct gp_cuda_comparison){ s, word };
+	r = verify_launch(cu, &e, size, s, slot);
+	if (r)
+		slot_give(&cu->kernels, slot);
+	else
+		*ticket = slot;
+	return r;
+}
+
+int gp_cuda_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+		       uint64_t *found)
+{
+	struct gp_cuda_kernels *k = &gp_cuda_of(dev)->kernels;
+	struct gp_cuda_found *slot = &k->found[ticket];
+	uint64_t at, word, differ;
+	int r = 0;
+
+	if (!atomic_load_explicit(&slot->done, memory_order_acquire)) {
+		if (!wait)
+			return GP_PENDING;
+		r = gp_cuda_result(dev, cudaStreamSynchronize(k->slots[ticket].stream),
+				   "cudaStreamSynchronize");
+	}
+	at = slot->first;
+	word = slot->word;
+	differ = word ^ k->slots[ticket].word;
+	slot_give(k, ticket);
 	if (r || at == UINT64_MAX)
 		return r;
-	r = word_at(dev, &e, s, size, &at, found);
-	*bad_offset = at;
-	return r ? r : GP_DIFFERS;
+	/* Exact to the byte, unless another stream put it right between the two kernels. */
+	*bad_offset = differ ? gp_align_down(at, 8) + gp_lowest_bit(differ) / 8 : at;
+	*found = word;
+	return GP_DIFFERS;
 }
 
 int gp_cuda_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)

@@ -37,6 +37,10 @@ struct gp_sim {
 	struct gp_range_set vas;
 	struct gp_range_set maps;  /* tag: handle */
 	struct gp_range_set fills; /* tag: the word */
+	struct {
+		uint64_t offset, word;
+	} found[64];         /* by comparisons that nobody has ended yet */
+	uint64_t found_used; /* bit s: slot s of these */
 	struct gp_sim_memory *memories;
 	uint32_t n_memories, cap_memories;
 	uint32_t free_memory; /* slot number + 1 of the first free one; 0: none */
@@ -58,8 +62,10 @@ int gp_sim_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t 
 int gp_sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size);
 int gp_sim_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
 		uint32_t stream);
-int gp_sim_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		  uint32_t stream, uint64_t *bad_offset, uint64_t *found);
+int gp_sim_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			uint32_t stream, uint32_t *ticket);
+int gp_sim_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+		      uint64_t *found);
 int gp_sim_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
 int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 /* Forgets what was written to a range. */

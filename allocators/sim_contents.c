@@ -185,12 +185,27 @@ static uint64_t contents_differ(const struct gp_sim *sim, uint64_t addr, uint64_
 	return end;
 }
 
-int gp_sim_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		  uint32_t stream, uint64_t *bad_offset, uint64_t *found)
+/* The eight bytes at a multiple of 8, of which those from `end` on are the word's. */
+static uint64_t contents_word(const struct gp_sim *sim, uint64_t addr, uint64_t end, uint64_t word)
+{
+	unsigned char bytes[8];
+	uint64_t found = 0;
+
+	for (unsigned i = 0; i < 8; i++)
+		bytes[i] = word_byte(word, i);
+	contents_read(sim, addr, bytes, gp_min_u64(8, end - addr));
+	for (unsigned i = 0; i < 8; i++)
+		found |= (uint64_t)bytes[i] << 8 * i;
+	return found;
+}
+
+/* Ticket 0: all was equal. Ticket n: what is in slot n - 1. */
+int gp_sim_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
+			uint32_t stream, uint32_t *ticket)
 {
 	struct gp_sim *sim = gp_sim_of(dev);
-	uint64_t end = addr + size, bad, from;
-	unsigned char bytes[8];
+	uint64_t end = addr + size, bad;
+	unsigned slot;
 	int r = 0;
 
 	(void)stream;
@@ -199,19 +214,36 @@ int gp_sim_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t 
 		r = sim_no_memory_at(sim, "verify", addr, size);
 		goto out;
 	}
+	*ticket = 0;
 	bad = contents_differ(sim, addr, end, word);
 	if (bad == end)
 		goto out;
-	from = gp_align_down(bad, 8);
-	for (unsigned i = 0; i < 8; i++)
-		bytes[i] = word_byte(word, i);
-	contents_read(sim, from, bytes, gp_min_u64(8, end - from));
-	*bad_offset = bad - addr;
-	*found = 0;
-	for (unsigned i = 0; i < 8; i++)
-		*found |= (uint64_t)bytes[i] << 8 * i;
-	r = GP_DIFFERS;
+	if (sim->found_used == UINT64_MAX) {
+		r = GP_REFUSED;
+		goto out;
+	}
+	slot = gp_lowest_bit(~sim->found_used);
+	sim->found_used |= UINT64_C(1) << slot;
+	sim->found[slot].offset = bad - addr;
+	sim->found[slot].word = contents_word(sim, gp_align_down(bad, 8), end, word);
+	*ticket = slot + 1;
 out:
 	pthread_mutex_unlock(&sim->lock);
 	return r;
+}
+
+int gp_sim_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
+		      uint64_t *found)
+{
+	struct gp_sim *sim = gp_sim_of(dev);
+
+	(void)wait;
+	if (!ticket)
+		return 0;
+	pthread_mutex_lock(&sim->lock);
+	*bad_offset = sim->found[ticket - 1].offset;
+	*found = sim->found[ticket - 1].word;
+	sim->found_used &= ~(UINT64_C(1) << (ticket - 1));
+	pthread_mutex_unlock(&sim->lock);
+	return GP_DIFFERS;
 }

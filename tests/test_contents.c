@@ -55,6 +55,14 @@ static uint64_t reserve(struct gp_device *dev, uint64_t size)
 	return addr;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static void fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word)
 {
 	good(dev, gp_device_fill(dev, addr, size, word, 0));
@@ -179,6 +187,64 @@ static void keeps_the_order_of_streams(void **state)
 	gp_device_close(dev);
 }
 
+/* A comparison that is not waited for tells later what was there in its turn. */
+static void compares_without_waiting(void **state)
+{
+	const uint64_t size = GP_MIB + 5, work = 200000000;
+	struct gp_device *dev = open_device();
+	uint64_t addr = reserve(dev, 2 * GP_MIB), bad, found, t0;
+	uint32_t right, wrong;
+	int r;
+
+	(void)state;
+	good(dev, gp_device_fill(dev, addr, 2 * GP_MIB, WORD, 1));
+	good(dev, gp_device_sync(dev));
+	t0 = now_ns();
+	good(dev, gp_device_busy(dev, 1, work));
+	good(dev, gp_device_verify_begin(dev, addr, size, WORD, 1, &right));
+	good(dev, gp_device_fill(dev, addr + size - 5, 8, OTHER, 1));
+	good(dev, gp_device_verify_begin(dev, addr, size, WORD, 1, &wrong));
+	good(dev, gp_device_fill(dev, addr, 2 * GP_MIB, 0, 1));
+	r = gp_device_verify_end(dev, wrong, false, &bad, &found);
+	if (on_cuda && now_ns() - t0 < work)
+		assert_int_equal(r, GP_PENDING);
+	if (r == GP_PENDING) {
+		good(dev, gp_device_sync(dev));
+		r = gp_device_verify_end(dev, wrong, false, &bad, &found);
+	}
+	assert_int_equal(r, GP_DIFFERS);
+	assert_int_equal(bad, size - 5);
+	/* Behind the range the word is as it should be. */
+	assert_true(found == ((OTHER & 0xFFFFFFFFFF) | (WORD & ~UINT64_C(0xFFFFFFFFFF))));
+	assert_int_equal(gp_device_verify_end(dev, right, true, &bad, &found), 0);
+	good(dev, gp_device_release(dev, addr));
+	gp_device_close(dev);
+}
+
+/* More comparisons than there are slots: refused until one is ended. */
+static void refuses_too_many_comparisons(void **state)
+{
+	enum { MANY = 8192 };
+	static uint32_t tickets[MANY];
+	struct gp_device *dev = open_device();
+	uint64_t addr = reserve(dev, 4096), bad, found;
+	size_t n = 0;
+	int r = 0;
+
+	(void)state;
+	fill(dev, addr, 4096, OTHER);
+	while (n < MANY && !(r = gp_device_verify_begin(dev, addr, 64, WORD, 0, &tickets[n])))
+		n++;
+	assert_int_equal(r, GP_REFUSED);
+	assert_true(n >= 64);
+	while (n)
+		assert_int_equal(gp_device_verify_end(dev, tickets[--n], true, &bad, &found),
+				 GP_DIFFERS);
+	expect_differs(dev, addr, 64, WORD, 0, OTHER);
+	good(dev, gp_device_release(dev, addr));
+	gp_device_close(dev);
+}
+
 static void refuses_what_it_cannot_do(void **state)
 {
 	struct gp_device *dev = open_device();
@@ -206,14 +272,6 @@ static void refuses_what_it_cannot_do(void **state)
 	assert_int_equal(s.calls[GP_CALL_VERIFY], 2); /* a difference is a result */
 	assert_int_equal(s.failures, 7);
 	gp_device_close(dev);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
 /* On a GPU: the stream is at work at least as long as was asked; other streams are not. */
@@ -295,6 +353,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(finds_every_wrong_byte),
 		cmocka_unit_test(names_the_first_of_many),
 		cmocka_unit_test(keeps_the_order_of_streams),
+		cmocka_unit_test(compares_without_waiting),
+		cmocka_unit_test(refuses_too_many_comparisons),
 		cmocka_unit_test(refuses_what_it_cannot_do),
 		cmocka_unit_test(busy_takes_its_time),
 		cmocka_unit_test(tells_its_speed),
