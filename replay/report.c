@@ -62,6 +62,19 @@ static json_t *report_environment(const struct gp_environment *env)
 			 whole(env->device.total_bytes), "simulated", (int)env->device.simulated);
 }
 
+/* Faults on purpose; null: none. */
+static json_t *report_inject(const struct gp_injection *inject)
+{
+	static const struct gp_injection none;
+
+	if (memcmp(inject, &none, sizeof(none)) == 0)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "lost_call", whole(inject->lost_call),
+			 "sticky_call", whole(inject->sticky_call), "fail_call",
+			 whole(inject->fail_call), "slow_call", whole(inject->slow_call), "slow_ns",
+			 whole(inject->slow_ns), "lose_bytes", whole(inject->lose_bytes));
+}
+
 /* What else than the runs' own options has a say in the figures. */
 static json_t *report_settings(const struct gp_engine_config *config)
 {
@@ -76,10 +89,11 @@ static json_t *report_settings(const struct gp_engine_config *config)
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o}", "capacity_bytes",
+	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "capacity_bytes",
 			 whole(config->device_config.capacity), "repeat", whole(config->repeat),
 			 "threads", whole(config->threads), "pace", number(config->pace), "on_oom",
-			 config->stop_on_oom ? "stop" : "skip", "wraps", wraps);
+			 config->stop_on_oom ? "stop" : "skip", "wraps", wraps, "inject",
+			 report_inject(&config->device_config.inject));
 }
 
 /* Adds "skipped" where --lenient left something out. */
@@ -385,7 +399,7 @@ char *gp_report_json(const struct gp_report *report, bool one_line)
 {
 	size_t flags = JSON_REAL_PRECISION(REPORT_PRECISION) | (one_line ? 0 : JSON_INDENT(2));
 	json_t *document = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o}", "gpupool", GP_VERSION,
-				     "schema", REPORT_SCHEMA, "partial", (int)report->partial,
+				     "schema", REPORT_SCHEMA, "partial", report->partial != NULL,
 				     "environment", report_environment(report->environment),
 				     "settings", report_settings(report->config), "trace",
 				     report_trace(report->trace), "runs", report_runs(report));

@@ -23,7 +23,7 @@ struct gp_report {
 	const struct gp_engine_config *config;    /* how it was replayed; NULL: not told */
 	struct gp_run **runs;
 	size_t n_runs;
-	bool partial; /* interrupted */
+	const char *partial; /* NULL: whole; else what cut it short: "interrupted" */
 };
 
 /* What a trace is called: the name it gives itself, else its file's without folder and extension.

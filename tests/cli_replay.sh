@@ -77,7 +77,7 @@ sim="--device=sim --repeat=1"
 run --help
 [ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --on-oom= --fail-on-oom --explain --threads= --pace --repeat= --windows= --lenient \
+		--profile= --inject= --on-oom= --fail-on-oom --explain --threads= --pace --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -342,6 +342,9 @@ refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
 refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
 refuses 2 'made.json' --device=sim --profile="$made" "$made"
 refuses 2 '--profile=x: a cost model is for --device=sim' --profile=x --device=cuda "$made"
+for inject in lost lost:0 lost:x lots:3 : '' slow:3 slow:3: slow:x:3 fail:-1 leak:many sticky:1:2; do
+	refuses 2 '--inject.*: expected' $sim --inject="$inject" "$made"
+done
 refuses 2 '--out=: expected a value' --out= "$made"
 refuses 2 "made.json: cannot write here: " $sim --out="$made" "$made"
 refuses 2 "cannot write here: " $sim --out=/proc/gpupool/x "$made"
@@ -384,6 +387,27 @@ ok $? "a limit to the size of files: exit 2, nothing left behind"
 run $sim --alloc=raw --json=/dev/null "$made"
 [ "$code" -eq 0 ] && [ -c /dev/null ]
 ok $? "--json=/dev/null leaves the device alone"
+
+# ---- a device that fails ----
+
+run $sim --alloc=hybrid --alloc=raw --alloc=hybrid --inject=lost:40 "$made"
+[ "$code" -eq 3 ] && has err '^gpupool-replay: raw: event .*cudaErrorDevicesUnavailable' &&
+	! grep -q -e leak err && has out ', lost at call 40$' '^hybrid .* -$' '^raw .* error$' '^hybrid-2 .* -$' &&
+	has box/gpupool-out/made/result.json '"status": "ok"' '"status": "error"' '"lost_call": 40' \
+		'"why": "event .*injected: the device is lost since call 40'
+ok $? "a lost device: exit 3, the other runs are kept, the reason is in the document"
+
+run $sim --alloc=raw --inject=sticky:7 --threads=2 "$made"
+[ "$code" -eq 3 ] && [ "$(lines err)" -eq 1 ] && has err 'cudaErrorIllegalAddress'
+ok $? "a sticky error, on two threads"
+run $sim --alloc=raw --inject=sticky:7 --pace=1000 --check --explain "$made"
+[ "$code" -eq 3 ] && [ "$(lines err)" -eq 1 ] && has err 'cudaErrorIllegalAddress'
+ok $? "a sticky error, paced and checked"
+
+run $sim --alloc=raw --inject=fail:3 --inject=slow:5:1000000000 --inject=leak:2M --capacity=1GiB "$made"
+[ "$code" -eq 0 ] && has out 'out of memory at call 3, slow at call 5, leaking 2 MiB at each release' &&
+	has box/gpupool-out/made/result.json '"slow_ns": 1000000000' '"max": [0-9]\{10\}'
+ok $? "out of memory once, slow once, leaking: a result"
 
 # ---- interruption ----
 

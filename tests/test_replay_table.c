@@ -96,7 +96,7 @@ static void test_table_without_runs(void **state)
 	char text[8192], line[256];
 
 	f->report.n_runs = 0;
-	f->report.partial = true;
+	f->report.partial = "interrupted";
 	print_table(f, false, text, sizeof(text));
 	find_line(text, "tiny: ", line, sizeof(line));
 	assert_non_null(strstr(line, "partial"));

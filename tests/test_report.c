@@ -211,7 +211,7 @@ static void test_partial_and_skipped(void **state)
 	assert_true(json_is_false(json_object_get(document, "partial")));
 	assert_null(json_object_get(json_object_get(document, "trace"), "skipped"));
 	json_decref(document);
-	f->report.partial = true;
+	f->report.partial = "interrupted";
 	f->report.n_runs = 0;
 	f->trace.skipped[GP_SKIP_TAIL] = 2;
 	document = load_document(&f->report);

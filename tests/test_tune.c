@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,35 @@ static void test_textbook(void **state)
 	assert_non_null(b.result.best);
 	assert_int_equal(b.result.goal, TUNE_MEMORY);
 	assert_false(b.result.partial);
+	bench_close(&b);
+}
+
+/* A device that breaks at any of its calls is the end of a probe, told as such, and of nothing else. */
+static void test_broken_device(void **state)
+{
+	struct tune_options o = { .extent = TUNE_SHORT };
+	size_t n_broken = 0, n_before;
+	struct bench b;
+
+	(void)state;
+	bench_open(&b, textbook(), &o);
+	for (uint64_t n = 1; n < 100; n++) {
+		n_before = n_broken;
+		b.job.device.inject.lost_call = n;
+		memset(b.rows, 0, b.grid.n * sizeof(*b.rows));
+		assert_int_equal(tune_work(&b.job, &b.grid, b.rows, 2), 0);
+		for (size_t i = 0; i < b.grid.n; i++) {
+			if (!b.rows[i].at.fault)
+				continue;
+			n_broken++;
+			assert_int_equal(b.rows[i].at.fault, -ENODEV);
+			assert_false(b.rows[i].at.survived);
+			assert_true(b.rows[i].at.why[0] != '\0');
+		}
+		if (n_broken == n_before)
+			break;
+	}
+	assert_true(n_broken > b.grid.n && n_broken == n_before);
 	bench_close(&b);
 }
 
@@ -367,11 +397,11 @@ static void test_interrupted(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_textbook),      cmocka_unit_test(test_failure),
-		cmocka_unit_test(test_search),        cmocka_unit_test(test_need),
-		cmocka_unit_test(test_trims),         cmocka_unit_test(test_places),
-		cmocka_unit_test(test_untrue_places), cmocka_unit_test(test_choice),
-		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_textbook), cmocka_unit_test(test_broken_device),
+		cmocka_unit_test(test_failure),  cmocka_unit_test(test_search),
+		cmocka_unit_test(test_need),     cmocka_unit_test(test_trims),
+		cmocka_unit_test(test_places),   cmocka_unit_test(test_untrue_places),
+		cmocka_unit_test(test_choice),   cmocka_unit_test(test_interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

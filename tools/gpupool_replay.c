@@ -103,6 +103,7 @@ static int run_all(struct replay *r, struct gp_report *report)
 		cli_progress_clear();
 		if (err) {
 			cli_error("%s: %s", spec, why[0] ? why : gp_result_text(err));
+			report->partial = "the device is gone";
 			return graver(code,
 				      err == -EINVAL || err == -ENOMEM ? CLI_USAGE : CLI_DEVICE);
 		}
@@ -110,7 +111,8 @@ static int run_all(struct replay *r, struct gp_report *report)
 		code = graver(code, judge(r, run));
 		code = graver(code, verify(r, report->trace, run));
 	}
-	report->partial = is_interrupted(r);
+	if (is_interrupted(r))
+		report->partial = "interrupted";
 	return code;
 }
 

@@ -18,6 +18,7 @@
 #define THREADS_MAX 1024u
 #define PACE_MIN    1e-3
 #define PACE_MAX    1e6
+#define SLOW_MAX_NS UINT64_C(60000000000) /* a minute: on a GPU it is waited for */
 
 static bool append(const char ***list, size_t *n, const char *item)
 {
@@ -119,6 +120,43 @@ static bool parse_profile(void *ctx, const char *name, const char *value)
 	return set_text(name, value, &o->profile);
 }
 
+static bool refuse_inject(const char *name, const char *value)
+{
+	cli_error("--%s=%s: expected lost:N, sticky:N, fail:N, slow:N:NS or leak:SIZE", name,
+		  value);
+	return false;
+}
+
+/* "N:NS" */
+static bool parse_slow(const char *value, struct gp_injection *inject)
+{
+	char call[32];
+	size_t n = strcspn(value, ":");
+
+	snprintf(call, sizeof(call), "%.*s", (int)n, value);
+	return value[n] && cli_count("inject=slow", call, 1, UINT64_MAX, &inject->slow_call) &&
+	       cli_count("inject=slow:N", value + n + 1, 1, SLOW_MAX_NS, &inject->slow_ns);
+}
+
+static bool parse_inject(void *ctx, const char *name, const char *value)
+{
+	struct gp_injection *inject = &((struct replay_options *)ctx)->inject;
+	const char *rest = strchr(value, ':');
+	size_t n = rest ? (size_t)(rest++ - value) : 0;
+
+	if (n == 4 && strncmp(value, "lost", n) == 0)
+		return cli_count("inject=lost", rest, 1, UINT64_MAX, &inject->lost_call);
+	if (n == 6 && strncmp(value, "sticky", n) == 0)
+		return cli_count("inject=sticky", rest, 1, UINT64_MAX, &inject->sticky_call);
+	if (n == 4 && strncmp(value, "fail", n) == 0)
+		return cli_count("inject=fail", rest, 1, UINT64_MAX, &inject->fail_call);
+	if (n == 4 && strncmp(value, "leak", n) == 0)
+		return cli_size("inject=leak", rest, 1, GP_SIZE_MAX, &inject->lose_bytes);
+	if (n == 4 && strncmp(value, "slow", n) == 0 && strchr(rest, ':'))
+		return parse_slow(rest, inject);
+	return refuse_inject(name, value);
+}
+
 static bool parse_out(void *ctx, const char *name, const char *value)
 {
 	struct replay_options *o = ctx;
@@ -207,6 +245,8 @@ static const struct cli_option options[] = {
 	  parse_device },
 	{ "capacity", "SIZE", "memory of the device (all of it)", parse_capacity },
 	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
+	{ "inject", "FAULT:N", "the device fails at call N: lost, sticky, fail, slow, leak",
+	  parse_inject },
 	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
 	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
 	{ "explain", NULL, "why the first request fails, and what helps", parse_flag },

@@ -5,6 +5,7 @@
 #ifndef GP_REPLAY_OPTIONS_H
 #define GP_REPLAY_OPTIONS_H
 
+#include "allocators/device.h"
 #include "cli.h"
 #include "read_options.h"
 
@@ -24,9 +25,10 @@ struct replay_options {
 	char **made;               /* [n_specs]: those that these two changed */
 	const char **wraps;        /* innermost first */
 	size_t n_wraps;
-	unsigned device;       /* enum replay_device */
-	uint64_t capacity;     /* bytes; 0: all that the device has */
-	const char *profile;   /* NULL: the built-in one */
+	unsigned device;     /* enum replay_device */
+	uint64_t capacity;   /* bytes; 0: all that the device has */
+	const char *profile; /* NULL: the built-in one */
+	struct gp_injection inject;
 	const char *out;       /* NULL: gpupool-out/TRACE */
 	bool json;             /* the document instead of the table ... */
 	const char *json_file; /* ... or as well, in this file */

@@ -84,6 +84,7 @@ static int open_device(struct replay_setup *s, const struct replay_options *o,
 	}
 	config->capacity = o->capacity;
 	config->profile = s->profile;
+	config->inject = o->inject;
 	s->engine.device = "sim";
 	/* A cost model was asked for: there is only one device that has one. */
 	if (o->device == REPLAY_DEVICE_SIM || o->profile)
@@ -192,6 +193,7 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 
 	/* The same memory as the real device has, so that sizes are judged alike. */
 	config.capacity = s->environment.device.total_bytes;
+	config.inject = (struct gp_injection){ 0 };
 	r = open_sim(&config, &dev);
 	for (size_t j = 0; j < s->n_jobs && r < 0; j++) {
 		struct gp_env env;

@@ -248,6 +248,22 @@ const char *replay_table_why(const struct gp_run *run)
 		       : run->why;
 }
 
+static void print_injection(const struct table *t, const struct gp_injection *inject)
+{
+	char n[32];
+
+	if (inject->lost_call)
+		fprintf(t->out, ", lost at call %s", cli_number(n, inject->lost_call));
+	if (inject->sticky_call)
+		fprintf(t->out, ", broken at call %s", cli_number(n, inject->sticky_call));
+	if (inject->fail_call)
+		fprintf(t->out, ", out of memory at call %s", cli_number(n, inject->fail_call));
+	if (inject->slow_call)
+		fprintf(t->out, ", slow at call %s", cli_number(n, inject->slow_call));
+	if (inject->lose_bytes)
+		fprintf(t->out, ", leaking %s at each release", cli_bytes(n, inject->lose_bytes));
+}
+
 /* What makes these figures others than those of a plain replay. */
 static void print_settings(const struct table *t)
 {
@@ -255,6 +271,7 @@ static void print_settings(const struct table *t)
 
 	if (!config)
 		return;
+	print_injection(t, &config->device_config.inject);
 	if (config->threads)
 		fprintf(t->out, ", %u thread%s", config->threads, config->threads > 1 ? "s" : "");
 	if (config->pace > 0)
@@ -276,7 +293,7 @@ static void print_title(const struct table *t)
 		device->name, cli_bytes(total, device->total_bytes));
 	print_settings(t);
 	if (t->report->partial)
-		fprintf(t->out, "%s -- partial: interrupted%s", paint(t, BOLD_RED),
+		fprintf(t->out, "%s -- partial: %s%s", paint(t, BOLD_RED), t->report->partial,
 			paint(t, PLAIN));
 	fputs("\n\n", t->out);
 }
