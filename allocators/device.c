@@ -506,6 +506,27 @@ int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_
 			   r ? r : dev->ops->touch(dev, addr, size, stream));
 }
 
+int gp_device_mark(struct gp_device *dev, uint32_t stream)
+{
+	return dev->ops->mark ? dev->ops->mark(dev, stream) : -ENOTSUP;
+}
+
+int gp_device_lull(struct gp_device *dev, unsigned slot)
+{
+	return dev->ops->lull ? dev->ops->lull(dev, slot % GP_LULLS) : -ENOTSUP;
+}
+
+int gp_device_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns)
+{
+	return dev->ops->lull_ns ? dev->ops->lull_ns(dev, slot % GP_LULLS, ns) : -ENOTSUP;
+}
+
+void gp_device_elapse(struct gp_device *dev, uint64_t ns)
+{
+	if (dev->ops->elapse)
+		dev->ops->elapse(dev, ns);
+}
+
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)
 {
 	for (unsigned i = 0; i < GP_CALL_N; i++) {
@@ -517,6 +538,7 @@ void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)
 	out->reserved_bytes = READ(dev->reserved_bytes);
 	out->host_ticks = READ(dev->host_ticks);
 	out->model_ns = READ(dev->model_ns);
+	out->stall_ns = READ(dev->stall_ns);
 }
 
 void gp_device_observe(struct gp_device *dev, gp_device_observer *fn, void *arg)

@@ -70,11 +70,17 @@ struct gp_device_stats {
 	uint64_t host_ticks;       /* time spent inside the hooks (gp_ticks()). On cuda it is the
 	                            * driver's time; on sim the simulator's own, to be left out */
 	uint64_t model_ns;         /* sim: what the calls would have cost; 0 on cuda */
+	uint64_t stall_ns;         /* sim: of that, waiting for queued work; 0 on cuda */
 	/* The same two of each kind of call, those that failed included. Asking for memory
 	 * information is of no kind. */
 	uint64_t call_ticks[GP_CALL_N];
 	uint64_t call_model_ns[GP_CALL_N];
 };
+
+/* How many measurements of gp_device_lull can be open at once. */
+#define GP_LULLS 64
+/* Outcome of gp_device_lull. */
+#define GP_WORKING 1
 
 /* A range of device memory appears or goes. `joins`: it is usable as one piece with a neighbour
  * at adjoining addresses (pages mapped into one address range); two separate reservations never
@@ -102,6 +108,10 @@ struct gp_device_ops {
 			  uint64_t *found);
 	int (*busy)(struct gp_device *dev, uint32_t stream, uint64_t ns);
 	int (*touch)(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
+	int (*mark)(struct gp_device *dev, uint32_t stream);
+	int (*lull)(struct gp_device *dev, unsigned slot);
+	int (*lull_ns)(struct gp_device *dev, unsigned slot, uint64_t *ns);
+	void (*elapse)(struct gp_device *dev, uint64_t ns); /* sim alone */
 	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
 	/* Where info.async. */
 	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
@@ -137,6 +147,7 @@ struct gp_device {
 	_Atomic uint64_t reserved_bytes;
 	_Atomic uint64_t host_ticks;
 	_Atomic uint64_t model_ns;
+	_Atomic uint64_t stall_ns;
 	_Atomic uint64_t call_ticks[GP_CALL_N];
 	_Atomic uint64_t call_model_ns[GP_CALL_N];
 	struct gp_injection inject;
@@ -220,6 +231,22 @@ int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
 /* Writes zeros to every byte of the range, in the order of the stream, as a program that uses its
  * block would. Does not wait. */
 int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
+
+/* How long the device has had nothing to do, by its own clock. These ask and change nothing: they
+ * are not counted, and what they cost the host is in no counter.
+ * mark: what is queued on the stream now is work whose end is of interest; one mark a stream.
+ * lull: has all work that was marked ended? Then remembers under `slot` (below GP_LULLS) when the
+ *       last of it did and that it is now, and forgets the marks. GP_WORKING: not yet; nothing
+ *       changed. Some work must have been marked.
+ * lull_ns: the time between these two, once for each slot, preferably much later: asking at once
+ *       waits for the clock. On cuda it is too long by what a command takes to an idle stream, a
+ *       few microseconds. */
+int gp_device_mark(struct gp_device *dev, uint32_t stream);
+int gp_device_lull(struct gp_device *dev, unsigned slot);
+int gp_device_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
+/* sim: the program was at something else for so long, while the device went on with what is
+ * queued. On cuda time passes by itself. */
+void gp_device_elapse(struct gp_device *dev, uint64_t ns);
 
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out);
 const char *gp_device_error(const struct gp_device *dev);

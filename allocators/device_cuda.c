@@ -439,6 +439,7 @@ static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream
 
 static void cuda_free(struct gp_cuda *cu)
 {
+	gp_cuda_lulls_fini(cu);
 	gp_cuda_kernels_fini(cu);
 	for (uint32_t i = 0; i < cu->n_streams; i++) {
 		if (cu->streams[i].event)
@@ -484,6 +485,9 @@ static const struct gp_device_ops cuda_ops = {
 	.verify_end = gp_cuda_verify_end,
 	.busy = gp_cuda_busy,
 	.touch = gp_cuda_touch,
+	.mark = gp_cuda_mark,
+	.lull = gp_cuda_lull,
+	.lull_ns = gp_cuda_lull_ns,
 	.async_alloc = cuda_async_alloc,
 	.async_free = cuda_async_free,
 	.va_reserve = gp_cuda_va_reserve,
@@ -607,6 +611,7 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	pthread_mutex_init(&cu->books, NULL);
 	pthread_mutex_init(&cu->streams_lock, NULL);
 	gp_cuda_kernels_init(cu);
+	gp_cuda_lulls_init(cu);
 	gp_range_set_init(&cu->blocks);
 	gp_range_set_init(&cu->async);
 	gp_range_set_init(&cu->maps);

@@ -5,6 +5,7 @@
  *
  *   device_cuda.c          opening, reservations, streams, the stream-ordered pool
  *   device_cuda_kernels.c  contents, and work for the GPU
+ *   device_cuda_lull.c     how long the GPU has been idle
  *   device_cuda_vmm.c      virtual memory, by the driver's calls
  */
 #ifndef GP_DEVICE_CUDA_H
@@ -58,6 +59,21 @@ struct gp_cuda_kernels {
 	unsigned n_free_slots;
 };
 
+struct gp_cuda_lull {
+	cudaEvent_t stamp;  /* NULL: never used */
+	cudaEvent_t *ended; /* [n]: marks, one a stream */
+	uint32_t n;         /* 0: closed */
+};
+
+struct gp_cuda_lulls {
+	pthread_mutex_t lock;
+	cudaEvent_t *marks; /* [stream]; NULL: no mark */
+	uint32_t n_marks;
+	cudaEvent_t *spare;
+	uint32_t n_spare, cap_spare;
+	struct gp_cuda_lull slots[GP_LULLS];
+};
+
 struct gp_cuda_stream {
 	cudaStream_t stream; /* NULL is the default stream, index 0 */
 	cudaEvent_t event;   /* recorded on this stream when another one waits */
@@ -69,6 +85,7 @@ struct gp_cuda {
 	struct gp_device base;
 	struct gp_cuda_driver drv;
 	struct gp_cuda_kernels kernels;
+	struct gp_cuda_lulls lulls;
 	CUmemAllocationProp prop;
 	uint64_t capacity; /* 0: no limit but the card's */
 
@@ -118,6 +135,13 @@ int gp_cuda_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64
 		       uint64_t *found);
 int gp_cuda_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
 int gp_cuda_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
+
+/* device_cuda_lull.c. The others are hooks of device.h. */
+void gp_cuda_lulls_init(struct gp_cuda *cu);
+void gp_cuda_lulls_fini(struct gp_cuda *cu);
+int gp_cuda_mark(struct gp_device *dev, uint32_t stream);
+int gp_cuda_lull(struct gp_device *dev, unsigned slot);
+int gp_cuda_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
 
 /* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it. */
 int gp_cuda_bind_thread(struct gp_device *dev);

@@ -7,6 +7,7 @@
  *   sim_vmm.c      address ranges, memory handles, mappings
  *   sim_space.c    where ranges are put
  *   sim_pages.c    small reservations inside shared pages
+ *   sim_queue.c    queued work, and who waits for it
  *
  * All but the hooks expect the lock to be held.
  */
@@ -19,6 +20,7 @@
 #include "device_profile.h"
 #include "range_set.h"
 #include "sim_pages.h"
+#include "sim_queue.h"
 #include "sim_space.h"
 
 struct gp_sim_memory; /* what cuMemCreate made */
@@ -30,6 +32,7 @@ struct gp_sim {
 	_Atomic uint64_t n_charged[GP_COST_N]; /* calls so far */
 	pthread_mutex_t lock;
 	uint64_t capacity, held, lost; /* bytes */
+	struct gp_sim_queue queue;
 	struct gp_sim_space space;
 	struct gp_sim_pages pages;
 	struct gp_range_set blocks; /* tag: struct gp_sim_page, or 0: whole pages */
@@ -51,6 +54,9 @@ static inline struct gp_sim *gp_sim_of(struct gp_device *dev)
 	return (struct gp_sim *)(void *)dev;
 }
 
+/* What the next such call, or piece of work, takes. */
+uint64_t gp_sim_price(struct gp_sim *sim, enum gp_cost cost, uint64_t size);
+/* The host spends so long in a driver call. */
 void gp_sim_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size);
 /* Capacity that is left. */
 uint64_t gp_sim_room(const struct gp_sim *sim);
@@ -66,7 +72,6 @@ int gp_sim_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uin
 			uint32_t stream, uint32_t *ticket);
 int gp_sim_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
 		      uint64_t *found);
-int gp_sim_busy(struct gp_device *dev, uint32_t stream, uint64_t ns);
 int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream);
 /* Forgets what was written to a range. */
 int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size);

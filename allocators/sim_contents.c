@@ -9,7 +9,7 @@
  *              allocator forgot does no harm here as it does on a GPU
  * Cost         that of the range set, some 100 ns a call and as much for each range of other
  *              contents that is met. Nothing is charged to the simulated time for fill, verify,
- *              memset and read, which are there for verification.
+ *              memset and read, which are there for verification. touch is work (sim_queue.h).
  */
 #include "device_sim.h"
 
@@ -124,16 +124,21 @@ int gp_sim_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t wo
 
 int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream)
 {
-	(void)stream;
-	return contents_write(dev, "touch", addr, size, 0);
-}
+	struct gp_sim *sim = gp_sim_of(dev);
+	int r;
 
-int gp_sim_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)
-{
-	(void)dev;
-	(void)stream;
-	(void)ns;
-	return 0;
+	if (!sim->profile->curves[GP_COST_TOUCH_WORK].n)
+		return gp_device_fault(dev, -ENOTSUP,
+				       "touch: the profile does not say how long a memset takes: "
+				       "no memset.device");
+	r = contents_write(dev, "touch", addr, size, 0);
+	if (r)
+		return r;
+	pthread_mutex_lock(&sim->lock);
+	gp_sim_charge(sim, GP_COST_TOUCH, size);
+	r = gp_sim_queue_push(sim, stream, gp_sim_price(sim, GP_COST_TOUCH_WORK, size));
+	pthread_mutex_unlock(&sim->lock);
+	return r;
 }
 
 /* The lock is held and the range is covered. */

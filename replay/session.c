@@ -188,6 +188,7 @@ void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
 	out->failures -= s->base.failures;
 	out->host_ticks -= s->base.host_ticks;
 	out->model_ns -= s->base.model_ns;
+	out->stall_ns -= s->base.stall_ns;
 }
 
 /* ---- how a job reports ---- */
