@@ -547,20 +547,36 @@ void gp_device_observe(struct gp_device *dev, gp_device_observer *fn, void *arg)
 	dev->observer_arg = arg;
 }
 
+void gp_device_hold(struct gp_device *dev, uint64_t bytes)
+{
+	COUNT(dev->reserved_bytes, bytes);
+}
+
+void gp_device_unhold(struct gp_device *dev, uint64_t bytes)
+{
+	uint64_t before =
+		atomic_fetch_sub_explicit(&dev->reserved_bytes, bytes, memory_order_relaxed);
+
+	assert(before >= bytes);
+	(void)before;
+}
+
 void gp_device_range_added(struct gp_device *dev, struct gp_range range, bool joins)
 {
-	COUNT(dev->reserved_bytes, range.size);
+	gp_device_hold(dev, range.size);
 	if (dev->observer)
-		dev->observer(dev->observer_arg, true, range, joins);
+		dev->observer(dev->observer_arg, true, range, joins, 0);
 }
 
 void gp_device_range_gone(struct gp_device *dev, struct gp_range range, bool joins)
 {
-	uint64_t before =
-		atomic_fetch_sub_explicit(&dev->reserved_bytes, range.size, memory_order_relaxed);
-
-	assert(before >= range.size);
-	(void)before;
+	gp_device_unhold(dev, range.size);
 	if (dev->observer)
-		dev->observer(dev->observer_arg, false, range, joins);
+		dev->observer(dev->observer_arg, false, range, joins, 0);
+}
+
+void gp_device_mapped(struct gp_device *dev, bool added, struct gp_range range, uint64_t same)
+{
+	if (dev->observer)
+		dev->observer(dev->observer_arg, added, range, true, same);
 }

@@ -66,7 +66,7 @@ struct gp_device_info {
 struct gp_device_stats {
 	uint64_t calls[GP_CALL_N]; /* that succeeded */
 	uint64_t failures;         /* GP_NOMEM or a fault */
-	uint64_t reserved_bytes;   /* memory held now, as the device counts it: whole pages */
+	uint64_t reserved_bytes;   /* memory held now, mapped or not: whole pages */
 	uint64_t host_ticks;       /* time spent inside the hooks (gp_ticks()). On cuda it is the
 	                            * driver's time; on sim the simulator's own, to be left out */
 	uint64_t model_ns;         /* sim: what the calls would have cost; 0 on cuda */
@@ -84,8 +84,11 @@ struct gp_device_stats {
 
 /* A range of device memory appears or goes. `joins`: it is usable as one piece with a neighbour
  * at adjoining addresses (pages mapped into one address range); two separate reservations never
- * are, even where their addresses touch. Called under no lock the callee could need. */
-typedef void gp_device_observer(void *arg, bool added, struct gp_range range, bool joins);
+ * are, even where their addresses touch. same: 0, or the address at which this very memory has been
+ * mapped before, all of it: the range is one more way to it, and no more memory. Called under no
+ * lock the callee could need. */
+typedef void gp_device_observer(void *arg, bool added, struct gp_range range, bool joins,
+				uint64_t same);
 
 struct gp_device_ops {
 	const char *name;
@@ -116,8 +119,11 @@ struct gp_device_ops {
 	/* Where info.async. */
 	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
 	int (*async_free)(struct gp_device *dev, uint64_t addr, uint32_t stream);
-	/* Where info.vmm. Sizes and addresses are multiples of page_bytes; unmap takes exactly what
-	 * one map made; a handle may be mapped at one place at a time. */
+	/* Where info.vmm. Sizes and addresses are multiples of page_bytes. A handle is mapped whole,
+	 * at as many places as one likes; the place it was mapped at first is the last one to be
+	 * undone. unmap takes one mapping, or several that lie side by side, whole. Destroyed memory
+	 * is held until its last mapping is gone. Neither map, unmap nor destroy waits for the device:
+	 * whoever undoes a mapping has seen to it that nothing uses its addresses any more. */
 	int (*va_reserve)(struct gp_device *dev, uint64_t size, uint64_t *addr);
 	int (*va_release)(struct gp_device *dev, uint64_t addr, uint64_t size);
 	int (*create)(struct gp_device *dev, uint64_t size, uint64_t *handle);
@@ -263,9 +269,13 @@ void gp_device_init(struct gp_device *dev, const struct gp_device_ops *ops);
 void gp_device_inject(struct gp_device *dev, const struct gp_injection *inject);
 /* sim: what the call at hand, on this thread, would cost (more). */
 void gp_device_charge(struct gp_device *dev, uint64_t ns);
-/* Memory came or went: keeps reserved_bytes and tells the observer. */
+/* A reservation came or went: keeps reserved_bytes and tells the observer. */
 void gp_device_range_added(struct gp_device *dev, struct gp_range range, bool joins);
 void gp_device_range_gone(struct gp_device *dev, struct gp_range range, bool joins);
+/* The same of virtual memory, apart: it is reserved from create to destroy, mapped or not. */
+void gp_device_hold(struct gp_device *dev, uint64_t bytes);
+void gp_device_unhold(struct gp_device *dev, uint64_t bytes);
+void gp_device_mapped(struct gp_device *dev, bool added, struct gp_range range, uint64_t same);
 /* Records a fault's text; returns err. */
 int gp_device_fault(struct gp_device *dev, int err, const char *fmt, ...) GP_PRINTF(3, 4);
 

@@ -450,7 +450,7 @@ static void cuda_free(struct gp_cuda *cu)
 	free(cu->streams);
 	gp_range_set_fini(&cu->blocks);
 	gp_range_set_fini(&cu->async);
-	gp_range_set_fini(&cu->maps);
+	gp_cuda_fini_vmm(cu);
 	gp_range_set_fini(&cu->pages);
 	pthread_mutex_destroy(&cu->books);
 	pthread_mutex_destroy(&cu->streams_lock);
@@ -615,6 +615,7 @@ int gp_device_open_cuda(const struct gp_device_config *cfg, struct gp_device **o
 	gp_range_set_init(&cu->blocks);
 	gp_range_set_init(&cu->async);
 	gp_range_set_init(&cu->maps);
+	gp_range_set_init(&cu->memories);
 	gp_range_set_init(&cu->pages);
 	r = cuda_describe(cu, driver);
 	if (!r)

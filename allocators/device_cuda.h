@@ -74,6 +74,14 @@ struct gp_cuda_lulls {
 	struct gp_cuda_lull slots[GP_LULLS];
 };
 
+/* What cuMemCreate made. */
+struct gp_cuda_memory {
+	uint64_t size;
+	uint64_t first; /* where it was mapped first */
+	uint32_t n_maps;
+	bool dead; /* released, but still mapped */
+};
+
 struct gp_cuda_stream {
 	cudaStream_t stream; /* NULL is the default stream, index 0 */
 	cudaEvent_t event;   /* recorded on this stream when another one waits */
@@ -90,9 +98,11 @@ struct gp_cuda {
 	uint64_t capacity; /* 0: no limit but the card's */
 
 	pthread_mutex_t books;
-	uint64_t held;                           /* counted against capacity */
-	struct gp_range_set blocks, async, maps; /* as asked for; tag: bytes they count for */
-	struct gp_range_set pages;               /* that reservations share; tag: how many */
+	uint64_t held;                     /* counted against capacity */
+	struct gp_range_set blocks, async; /* as asked for; tag: bytes they count for */
+	struct gp_range_set maps;          /* tag: the struct gp_cuda_memory */
+	struct gp_range_set memories;      /* the same, at each handle that is one */
+	struct gp_range_set pages;         /* that reservations share; tag: how many */
 
 	cudaMemPool_t pool;
 	_Atomic uint64_t pool_reserved; /* as last asked */
@@ -145,6 +155,8 @@ int gp_cuda_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
 
 /* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it. */
 int gp_cuda_bind_thread(struct gp_device *dev);
+/* Forgets all mappings and handles. */
+void gp_cuda_fini_vmm(struct gp_cuda *cu);
 /* One function of the driver. The version is the one whose prototype cudaTypedefs.h has. */
 bool gp_cuda_drv_find(const char *name, unsigned version, void *fn);
 /* The result of a driver call, which leaves no last error behind. */

@@ -11,15 +11,15 @@
  *              fills      what is written where: sim_contents.c
  *              queue      work that gp_device_touch and gp_device_busy queued (sim_queue.h)
  * Invariants   1. held = pages of blocks + sizes of handles + chunks of the pool <= capacity - lost
- *              2. a page that no block or mapping covers has no fills
- *              3. reserved_bytes is held, less what is created but not mapped
+ *              2. a page that is neither of a block nor of a handle has no fills
+ *              3. reserved_bytes is held
  * Cost         of the simulation itself, one desktop-class core: 35 to 70 ns a call for a million
  *              blocks of 256 bytes, 100 to 600 ns for mixed sizes at 50 000 reservations.
  *              device_profile.h says what is charged. A call that fails is charged nothing, since
  *              that was not measured.
- * Not done     Memory of the pool changes streams without a wait. A mapping moved elsewhere loses
- *              its contents. cudaFree behind 18.6 ms of work took 22.3 ms on an H200, in another
- *              run 18.75: here it takes what is queued and then its usual time.
+ * Not done     Memory of the pool changes streams without a wait. cudaFree behind 18.6 ms of work took
+ *              22.3 ms on an H200, in another run 18.75: here it takes what is queued and then its
+ *              usual time.
  * Threads      one lock. The observer is called outside it: what goes is reported before anybody
  *              else can get it, what comes before its taker has it.
  */

@@ -47,6 +47,7 @@ struct gp_sim {
 	struct gp_sim_memory *memories;
 	uint32_t n_memories, cap_memories;
 	uint32_t free_memory; /* slot number + 1 of the first free one; 0: none */
+	uint64_t created;     /* bytes so far */
 };
 
 static inline struct gp_sim *gp_sim_of(struct gp_device *dev)
@@ -83,5 +84,8 @@ int gp_sim_create(struct gp_device *dev, uint64_t size, uint64_t *handle);
 int gp_sim_destroy(struct gp_device *dev, uint64_t handle, uint64_t size);
 int gp_sim_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle);
 int gp_sim_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
+/* The address by which the contents at `addr` are kept, where it is mapped that of the memory, else
+ * addr itself; *left, bytes from addr on, is cut to what lies there in one piece. */
+uint64_t gp_sim_physical(struct gp_sim *sim, uint64_t addr, uint64_t *left);
 
 #endif

@@ -2,9 +2,10 @@
  *
  * sim_contents: what is written where in the memory of the simulated device, without its bytes.
  *
- * Shape        fills: ranges, each of one word of 8 bytes again and again. The byte at address x is
- *              that of its word at x % 8, so that a range may be cut anywhere. What is in none of
- *              them reads as 0xAA.
+ * Shape        fills: ranges of memory, each of one word of 8 bytes again and again. Mapped memory
+ *              goes by its own address (gp_sim_physical), so that it is the same through each of
+ *              its mappings. The byte at address x is that of its word at x % 8, so that a range
+ *              may be cut anywhere. What is in none of them reads as 0xAA.
  * Order        everything is done at the call: no stream is behind another, and a wait that an
  *              allocator forgot does no harm here as it does on a GPU
  * Cost         that of the range set, some 100 ns a call and as much for each range of other
@@ -42,15 +43,16 @@ static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
 }
 
 /* The next piece of [addr, end) that is of one word, written or not. addr < end. */
-static struct gp_range_entry piece_at(const struct gp_sim *sim, uint64_t addr, uint64_t end)
+static struct gp_range_entry piece_at(struct gp_sim *sim, uint64_t addr, uint64_t end)
 {
+	uint64_t left = end - addr, at = gp_sim_physical(sim, addr, &left);
 	struct gp_range_entry e;
 
-	if (!fill_next(sim, addr, end, &e))
-		return (struct gp_range_entry){ addr, end - addr, UNWRITTEN };
-	if (e.addr > addr)
-		return (struct gp_range_entry){ addr, e.addr - addr, UNWRITTEN };
-	return e;
+	if (!fill_next(sim, at, at + left, &e))
+		return (struct gp_range_entry){ addr, left, UNWRITTEN };
+	if (e.addr > at)
+		return (struct gp_range_entry){ addr, e.addr - at, UNWRITTEN };
+	return (struct gp_range_entry){ addr, e.size, e.tag };
 }
 
 int gp_sim_fill_clear(struct gp_sim *sim, uint64_t addr, uint64_t size)
@@ -93,6 +95,23 @@ static int sim_no_memory_at(struct gp_sim *sim, const char *call, uint64_t addr,
 			       addr, size);
 }
 
+/* The lock is held and the range is covered. */
+static int contents_set(struct gp_sim *sim, uint64_t addr, uint64_t size, uint64_t word)
+{
+	int r = 0;
+
+	for (uint64_t end = addr + size, left; addr < end && !r; addr += left) {
+		uint64_t at;
+
+		left = end - addr;
+		at = gp_sim_physical(sim, addr, &left);
+		r = gp_sim_fill_clear(sim, at, left);
+		if (!r)
+			r = gp_range_set_insert_merge(&sim->fills, at, left, word);
+	}
+	return r;
+}
+
 static int contents_write(struct gp_device *dev, const char *call, uint64_t addr, uint64_t size,
 			  uint64_t word)
 {
@@ -100,13 +119,8 @@ static int contents_write(struct gp_device *dev, const char *call, uint64_t addr
 	int r;
 
 	pthread_mutex_lock(&sim->lock);
-	if (!sim_covers(sim, addr, size)) {
-		r = sim_no_memory_at(sim, call, addr, size);
-	} else {
-		r = gp_sim_fill_clear(sim, addr, size);
-		if (!r)
-			r = gp_range_set_insert_merge(&sim->fills, addr, size, word);
-	}
+	r = sim_covers(sim, addr, size) ? contents_set(sim, addr, size, word)
+					: sim_no_memory_at(sim, call, addr, size);
 	pthread_mutex_unlock(&sim->lock);
 	return r;
 }
@@ -142,7 +156,7 @@ int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t s
 }
 
 /* The lock is held and the range is covered. */
-static void contents_read(const struct gp_sim *sim, uint64_t addr, unsigned char *to, uint64_t size)
+static void contents_read(struct gp_sim *sim, uint64_t addr, unsigned char *to, uint64_t size)
 {
 	uint64_t end = addr + size;
 
@@ -175,8 +189,7 @@ int gp_sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
 }
 
 /* The first byte of [addr, end) that is not the word's; end when there is none. */
-static uint64_t contents_differ(const struct gp_sim *sim, uint64_t addr, uint64_t end,
-				uint64_t word)
+static uint64_t contents_differ(struct gp_sim *sim, uint64_t addr, uint64_t end, uint64_t word)
 {
 	while (addr < end) {
 		struct gp_range_entry e = piece_at(sim, addr, end);

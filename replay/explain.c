@@ -164,6 +164,24 @@ static int explain_order(const void *a, const void *b)
 	return (x->addr > y->addr) - (x->addr < y->addr);
 }
 
+/* The pieces of memory that a block is made of (one, unless it is stitched); NULL: only how many. */
+static size_t explain_pieces(const struct gp_metrics *m, const struct gp_shadow *b, uint32_t id,
+			     struct gp_piece *out)
+{
+	size_t n = 0;
+
+	for (uint64_t at = 0, left; b->addr && at < b->granted; at += left) {
+		uint64_t addr;
+
+		left = b->granted - at;
+		addr = gp_metrics_place(m, b->addr + at, &left);
+		if (out)
+			out[n] = (struct gp_piece){ addr, left, b->tag, id };
+		n++;
+	}
+	return n;
+}
+
 static bool explain_draw(const struct gp_explain *x, struct explain_map *map)
 {
 	const struct gp_trace *t = x->job->trace;
@@ -171,7 +189,7 @@ static bool explain_draw(const struct gp_explain *x, struct explain_map *map)
 	size_t n_live = 0;
 
 	for (uint32_t id = 0; id < n_ids; id++)
-		n_live += x->shadow[id].addr != 0;
+		n_live += explain_pieces(x->metrics, &x->shadow[id], id, NULL);
 	map->pieces = calloc(n_live + x->metrics->holes.n + 1, sizeof(*map->pieces));
 	map->event = calloc((size_t)n_ids + 1, sizeof(*map->event));
 	map->freed = calloc((size_t)n_ids + 1, sizeof(*map->freed));
@@ -186,13 +204,8 @@ static bool explain_draw(const struct gp_explain *x, struct explain_map *map)
 			map->freed[e->id] = true;
 	}
 	gp_range_set_each(&x->metrics->holes, explain_add_hole, map);
-	for (uint32_t id = 0; id < n_ids; id++) {
-		const struct gp_shadow *b = &x->shadow[id];
-
-		if (b->addr)
-			map->pieces[map->n++] =
-				(struct gp_piece){ b->addr, b->granted, b->tag, id };
-	}
+	for (uint32_t id = 0; id < n_ids; id++)
+		map->n += explain_pieces(x->metrics, &x->shadow[id], id, &map->pieces[map->n]);
 	qsort(map->pieces, map->n, sizeof(*map->pieces), explain_order);
 	return true;
 }
@@ -210,11 +223,10 @@ static bool explain_streams(const struct gp_explain *x, const struct explain_map
 		oom->streams[i].stream = i;
 		oom->streams[i].handle = t->stream_handles[i];
 	}
-	for (size_t i = 0; i < map->n; i++) {
-		uint32_t id = map->pieces[i].id;
+	for (uint32_t id = 0; id < x->job->program.n_ids; id++) {
 		struct gp_oom_stream *s;
 
-		if (id == GP_PIECE_HOLE)
+		if (!x->shadow[id].addr)
 			continue;
 		s = explain_stream(oom, t->events[map->event[id]].stream);
 		oom->live_blocks++;
@@ -337,7 +349,7 @@ static void explain_totals(const struct gp_explain *x, struct gp_oom *oom)
 	oom->device_free = oom->capacity - gp_min_u64(oom->capacity, oom->reserved);
 	oom->free_bytes = m->holes.bytes;
 	oom->n_holes = m->holes.n;
-	oom->largest_hole = gp_range_set_largest(&m->holes);
+	oom->largest_hole = gp_metrics_largest(m);
 }
 
 struct gp_oom *gp_explain(const struct gp_explain *x)

@@ -9,7 +9,8 @@
  *             from the device becomes a block at once, a block on its way back to the device was
  *             freed just before, and neither then touches the set.
  * Invariants  1. holes do not overlap   2. two holes that touch have different tags, the fresh one
- *             excepted   3. hole_squares is the exact sum of the squares of those in the set
+ *             excepted   3. hole_squares is the exact sum of the squares of those in the set, and
+ *             whole_pages that of the pages in them
  * Cost        take, give: three binary searches and at most one insertion or removal
  * Overflow    sizes stay below 2^60, so that a square needs 120 bits and a sum of 2^8 such fits;
  *             all holes together are no larger than a device, far below
@@ -49,11 +50,15 @@ void gp_metrics_init(struct gp_metrics *m)
 {
 	*m = (struct gp_metrics){ 0 };
 	gp_range_set_init(&m->holes);
+	gp_range_set_init(&m->pages);
+	gp_range_set_init(&m->same);
 }
 
 void gp_metrics_fini(struct gp_metrics *m)
 {
 	gp_range_set_fini(&m->holes);
+	gp_range_set_fini(&m->pages);
+	gp_range_set_fini(&m->same);
 }
 
 static GP_NOINLINE int metrics_fault(struct gp_metrics *m, int err, const char *what, uint64_t addr,
@@ -64,6 +69,36 @@ static GP_NOINLINE int metrics_fault(struct gp_metrics *m, int err, const char *
 		 err == -ENOMEM ? "no host memory to follow" : what, (unsigned long long)size,
 		 (unsigned long long)addr);
 	return err;
+}
+
+/* The whole pages in a hole, as one range: they adjoin. */
+static struct gp_range metrics_whole(const struct gp_metrics *m, uint64_t addr, uint64_t size)
+{
+	const struct gp_range_entry *first = gp_range_set_ceiling(&m->pages, addr);
+	const struct gp_range_entry *last = gp_range_set_floor(&m->pages, addr + size - 1);
+	uint64_t end;
+
+	if (!first || !last)
+		return (struct gp_range){ addr, 0 };
+	end = last->addr + last->size <= addr + size ? last->addr + last->size : last->addr;
+	return (struct gp_range){ first->addr, end > first->addr ? end - first->addr : 0 };
+}
+
+/* Counts a hole of the set in the sums, or out of them. */
+static void metrics_count(struct gp_metrics *m, uint64_t addr, uint64_t size, bool in)
+{
+	void (*change)(struct gp_wide *, struct gp_wide) = in ? wide_add : wide_subtract;
+	struct gp_range whole = { addr, 0 };
+
+	if (GP_UNLIKELY(m->pages.n && size))
+		whole = metrics_whole(m, addr, size);
+	if (GP_LIKELY(!whole.size)) {
+		change(&m->hole_squares, wide_square(size));
+		return;
+	}
+	m->whole_pages += in ? whole.size : 0 - whole.size;
+	change(&m->hole_squares, wide_square(whole.addr - addr));
+	change(&m->hole_squares, wide_square(addr + size - whole.addr - whole.size));
 }
 
 /* Takes [addr, addr+size) out of the hole that holds it all; its tag goes to *tag. */
@@ -81,9 +116,9 @@ static int metrics_cut(struct gp_metrics *m, uint64_t addr, uint64_t size, uint6
 	r = gp_range_set_carve(&m->holes, addr, size);
 	if (GP_UNLIKELY(r))
 		return r;
-	wide_subtract(&m->hole_squares, wide_square(hole.size));
-	wide_add(&m->hole_squares, wide_square(before));
-	wide_add(&m->hole_squares, wide_square(hole.size - before - size));
+	metrics_count(m, hole.addr, hole.size, false);
+	metrics_count(m, hole.addr, before, true);
+	metrics_count(m, addr + size, hole.size - before - size, true);
 	*tag = hole.tag;
 	return 0;
 }
@@ -99,9 +134,9 @@ static int metrics_fill(struct gp_metrics *m, uint64_t addr, uint64_t size, uint
 
 	if (GP_UNLIKELY(err))
 		return err;
-	wide_subtract(&m->hole_squares, wide_square(left));
-	wide_subtract(&m->hole_squares, wide_square(right));
-	wide_add(&m->hole_squares, wide_square(left + size + right));
+	metrics_count(m, addr - left, left, false);
+	metrics_count(m, addr + size, right, false);
+	metrics_count(m, addr - left, left + size + right, true);
 	return 0;
 }
 
@@ -171,25 +206,89 @@ static int metrics_remove(struct gp_metrics *m, uint64_t addr, uint64_t size, ui
 	return metrics_settle(m) ? m->fault : metrics_cut(m, addr, size, tag);
 }
 
-void gp_metrics_observe(void *arg, bool added, struct gp_range range, bool joins)
+/* Another way to memory that is known appears or goes. */
+static void metrics_observe_same(struct gp_metrics *m, bool added, struct gp_range range,
+				 uint64_t same)
+{
+	int r = added ? gp_range_set_insert(&m->same, range.addr, range.size, same)
+		      : gp_range_set_remove(&m->same, range.addr, NULL);
+
+	if (r)
+		metrics_fault(m, r, "mapped over other memory", range.addr, range.size);
+}
+
+static int metrics_added(struct gp_metrics *m, struct gp_range range, uint64_t tag)
+{
+	int r = metrics_settle(m);
+
+	if (!r && m->stitches) {
+		r = gp_range_set_insert(&m->pages, range.addr, range.size, 0);
+		if (r)
+			metrics_fault(m, r, "memory is held already", range.addr, range.size);
+	}
+	if (r)
+		return r;
+	m->fresh = (struct gp_range_entry){ range.addr, range.size, tag };
+	m->observed += range.size;
+	return 0;
+}
+
+static int metrics_gone(struct gp_metrics *m, struct gp_range range, uint64_t tag)
+{
+	int r = metrics_remove(m, range.addr, range.size, &tag);
+
+	if (r)
+		return metrics_fault(m, r, "memory went back to the device with blocks in it",
+				     range.addr, range.size);
+	if (m->stitches)
+		gp_range_set_remove(&m->pages, range.addr, NULL);
+	m->observed -= range.size;
+	return 0;
+}
+
+void gp_metrics_observe(void *arg, bool added, struct gp_range range, bool joins, uint64_t same)
 {
 	struct gp_metrics *m = arg;
 	uint64_t tag = joins ? 0 : range.addr;
-	int r;
 
-	if (m->fault || (added && metrics_settle(m)))
+	if (m->fault)
 		return;
-	if (added) {
-		m->fresh = (struct gp_range_entry){ range.addr, range.size, tag };
-		m->observed += range.size;
-		return;
-	}
-	r = metrics_remove(m, range.addr, range.size, &tag);
-	if (r)
-		metrics_fault(m, r, "memory went back to the device with blocks in it", range.addr,
-			      range.size);
+	if (same)
+		metrics_observe_same(m, added, range, same);
+	else if (added)
+		metrics_added(m, range, tag);
 	else
-		m->observed -= range.size;
+		metrics_gone(m, range, tag);
+}
+
+uint64_t gp_metrics_place(const struct gp_metrics *m, uint64_t addr, uint64_t *left)
+{
+	const struct gp_range_entry *e = m->same.n ? gp_range_set_containing(&m->same, addr) : NULL;
+
+	if (!e)
+		return addr;
+	*left = gp_min_u64(*left, e->addr + e->size - addr);
+	return e->tag + (addr - e->addr);
+}
+
+/* Takes, or gives back, a block that lies where memory was not mapped first. */
+static GP_NOINLINE int metrics_pieces(struct gp_metrics *m, uint64_t addr, uint64_t size, bool take)
+{
+	int r = metrics_settle(m);
+
+	for (uint64_t end = addr + size, left; addr < end && !r; addr += left) {
+		uint64_t place, tag;
+
+		left = end - addr;
+		place = gp_metrics_place(m, addr, &left);
+		r = take ? metrics_cut(m, place, left, &tag) : metrics_fill(m, place, left, 0);
+	}
+	return r;
+}
+
+static inline bool metrics_elsewhere(const struct gp_metrics *m, uint64_t addr)
+{
+	return GP_UNLIKELY(m->same.n) && gp_range_set_containing(&m->same, addr);
 }
 
 int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t requested,
@@ -201,7 +300,9 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 		return m->fault;
 	if (GP_UNLIKELY(b->granted < requested))
 		return metrics_fault(m, -EILSEQ, "smaller than asked for", b->addr, b->granted);
-	r = metrics_remove(m, b->addr, b->granted, &block->tag);
+	block->tag = 0;
+	r = metrics_elsewhere(m, b->addr) ? metrics_pieces(m, b->addr, b->granted, true)
+					  : metrics_remove(m, b->addr, b->granted, &block->tag);
 	if (GP_UNLIKELY(r))
 		return metrics_fault(m, r == -ENOMEM ? r : -EILSEQ,
 				     "overlaps a live block, or is not reserved memory", b->addr,
@@ -216,9 +317,18 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 
 int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block)
 {
+	int r;
+
 	if (GP_UNLIKELY(m->fault || metrics_settle(m)))
 		return m->fault;
-	m->fresh = (struct gp_range_entry){ block->addr, block->granted, block->tag };
+	if (metrics_elsewhere(m, block->addr)) {
+		r = metrics_pieces(m, block->addr, block->granted, false);
+		if (r)
+			return metrics_fault(m, r, "memory is free already", block->addr,
+					     block->granted);
+	} else {
+		m->fresh = (struct gp_range_entry){ block->addr, block->granted, block->tag };
+	}
 	m->requested -= block->requested;
 	m->granted -= block->granted;
 	block->addr = 0;
@@ -230,6 +340,12 @@ int gp_metrics_settle(struct gp_metrics *m)
 	return m->fault ? m->fault : metrics_settle(m);
 }
 
+uint64_t gp_metrics_largest(struct gp_metrics *m)
+{
+	metrics_settle(m);
+	return gp_max_u64(gp_range_set_largest(&m->holes), m->whole_pages);
+}
+
 /* part / whole taken from 1; 0 for no whole. Never below 0, where rounding would put it. */
 static double metrics_lost(double part, double whole)
 {
@@ -238,14 +354,17 @@ static double metrics_lost(double part, double whole)
 
 void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample *out)
 {
+	struct gp_wide squares;
 	double free_bytes;
 
 	metrics_settle(m);
 	free_bytes = (double)m->holes.bytes;
+	squares = m->hole_squares;
+	wide_add(&squares, wide_square(m->whole_pages));
 	out->requested = m->requested;
 	out->granted = m->granted;
 	out->reserved = reserved;
 	out->internal = metrics_lost((double)m->requested, (double)m->granted);
-	out->external = metrics_lost((double)gp_range_set_largest(&m->holes), free_bytes);
-	out->external_sq = metrics_lost(wide_double(m->hole_squares), free_bytes * free_bytes);
+	out->external = metrics_lost((double)gp_metrics_largest(m), free_bytes);
+	out->external_sq = metrics_lost(wide_double(squares), free_bytes * free_bytes);
 }

@@ -242,18 +242,22 @@ static int spy_sync(struct gp_device *dev)
 
 /* Memory that leaves the device is waited for by the driver, or must have been by the caller
  * (gp_pool_put): what comes back at its address is fresh. */
-static void spy_observe(void *arg, bool added, struct gp_range range, bool joins)
+static void spy_observe(void *arg, bool added, struct gp_range range, bool joins, uint64_t same)
 {
 	struct spy *spy = arg;
 
 	pthread_mutex_lock(&spy->lock);
-	if (added && joins)
+	if (added && same)
+		assert_true(test_intervals_add(&spy->same, range.addr, range.size, same));
+	else if (same)
+		assert_true(test_intervals_remove(&spy->same, range.addr));
+	else if (added && joins)
 		test_intervals_join(&spy->held, range.addr, range.size, 1);
 	else if (added)
 		assert_true(test_intervals_add(&spy->held, range.addr, range.size, 0));
 	else
 		test_intervals_cut(&spy->held, range.addr, range.size);
-	if (!added)
+	if (!added && !same)
 		test_intervals_cut(&spy->freed, range.addr, range.size);
 	pthread_mutex_unlock(&spy->lock);
 }
@@ -280,6 +284,8 @@ void spy_detach(struct spy *spy)
 	spy->dev->ops = spy->real;
 	spy_of_device = NULL;
 	test_intervals_fini(&spy->held);
+	test_intervals_fini(&spy->same);
+	test_intervals_fini(&spy->used);
 	test_intervals_fini(&spy->freed);
 	pthread_mutex_destroy(&spy->lock);
 }
@@ -289,9 +295,20 @@ void spy_free_begins(struct spy *spy)
 	spy->now++;
 }
 
-void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+/* Where the memory at addr was mapped first; *left is cut to what lies there in one piece. */
+static uint64_t spy_place(const struct spy *spy, uint64_t addr, uint64_t *left)
 {
-	assert_true(stream < SPY_STREAMS && spy->now < UINT64_C(1) << 56);
+	const struct test_interval *v = test_intervals_overlap(&spy->same, addr, 1);
+
+	if (!v)
+		return addr;
+	*left = gp_min_u64(*left, v->addr + v->size - addr);
+	return v->tag + (addr - v->addr);
+}
+
+static void spy_piece_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+{
+	test_intervals_cut(&spy->used, addr, size);
 	/* The block, or a part of it, may have left the device in its free. */
 	for (size_t i = test_intervals_from(&spy->held, addr); i < spy->held.n; i++) {
 		uint64_t lo = gp_max_u64(addr, spy->held.at[i].addr);
@@ -303,15 +320,28 @@ void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t str
 	}
 }
 
-const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+{
+	assert_true(stream < SPY_STREAMS && spy->now < UINT64_C(1) << 56);
+	for (uint64_t end = addr + size, left; addr < end; addr += left) {
+		uint64_t place;
+
+		left = end - addr;
+		place = spy_place(spy, addr, &left);
+		spy_piece_freed(spy, place, left, stream);
+	}
+}
+
+static const char *spy_piece_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
 {
 	static char text[160];
 	const struct test_interval *v;
 	const char *wrong = NULL;
 
-	spy->now++;
 	if (!test_intervals_cover(&spy->held, addr, size))
 		return "not inside one piece of device memory";
+	if (!test_intervals_add(&spy->used, addr, size, 0))
+		return "the memory of a live block";
 	for (size_t i = test_intervals_from(&spy->freed, addr); i < spy->freed.n; i++) {
 		v = &spy->freed.at[i];
 		if (v->addr >= addr + size)
@@ -326,6 +356,21 @@ const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint3
 		wrong = text;
 	}
 	test_intervals_cut(&spy->freed, addr, size);
+	return wrong;
+}
+
+const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream)
+{
+	const char *wrong = NULL;
+
+	spy->now++;
+	for (uint64_t end = addr + size, left; addr < end && !wrong; addr += left) {
+		uint64_t place;
+
+		left = end - addr;
+		place = spy_place(spy, addr, &left);
+		wrong = spy_piece_given(spy, place, left, stream);
+	}
 	return wrong;
 }
 

@@ -63,6 +63,8 @@ struct spy {
 	struct gp_device *dev;
 	const struct gp_device_ops *real;
 	struct test_intervals held;  /* what the device has given and not taken back */
+	struct test_intervals same;  /* further places of what is mapped; tag: the first one */
+	struct test_intervals used;  /* memory in blocks, at its first place */
 	struct test_intervals freed; /* held, not live, used before; tag: stream and moment */
 	uint64_t now;
 	uint64_t seen[SPY_STREAMS][SPY_STREAMS];

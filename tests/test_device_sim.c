@@ -237,7 +237,9 @@ static void vmm_maps_and_unmaps(void **state)
 	assert_int_equal(gp_device_map(dev, va + 2 * PAGE, 6 * PAGE, h2), 0);
 	assert_int_equal(stats_of(dev).reserved_bytes, 8 * PAGE);
 	assert_int_equal(gp_device_va_release(dev, va, 1024 * GP_GIB), -EINVAL);
-	assert_int_equal(gp_device_unmap(dev, va, 8 * PAGE), -EINVAL);
+	assert_int_equal(gp_device_unmap(dev, va, 4 * PAGE), -EINVAL); /* cuts the second one */
+	assert_int_equal(gp_device_unmap(dev, va, 10 * PAGE), -EINVAL);
+	assert_int_equal(gp_device_unmap(dev, va + PAGE, PAGE), -EINVAL);
 	assert_int_equal(gp_device_unmap(dev, va, 2 * PAGE), 0);
 	assert_int_equal(gp_device_unmap(dev, va, 2 * PAGE), -EINVAL);
 	assert_int_equal(gp_device_destroy(dev, h1, 2 * PAGE), 0);
@@ -245,12 +247,77 @@ static void vmm_maps_and_unmaps(void **state)
 	/* Destroyed while mapped: the capacity stays taken until the unmap. */
 	assert_int_equal(gp_device_destroy(dev, h2, 6 * PAGE), 0);
 	assert_int_equal(gp_device_create(dev, 3 * PAGE, &h1), GP_NOMEM);
+	assert_int_equal(stats_of(dev).reserved_bytes, 6 * PAGE);
 	assert_int_equal(gp_device_unmap(dev, va + 2 * PAGE, 6 * PAGE), 0);
+	assert_int_equal(stats_of(dev).reserved_bytes, 0);
 	assert_int_equal(gp_device_create(dev, 3 * PAGE, &h1), 0);
+	assert_int_equal(stats_of(dev).reserved_bytes, 3 * PAGE);        /* mapped or not */
 	assert_int_equal(gp_device_destroy(dev, h2, 6 * PAGE), -EINVAL); /* stale */
+	assert_int_equal(gp_device_destroy(dev, h1, 3 * PAGE), 0);
 	assert_int_equal(gp_device_va_release(dev, va, 1024 * GP_GIB), 0);
 	assert_int_equal(gp_device_va_release(dev, va, 1024 * GP_GIB), -EINVAL);
 	assert_int_equal(stats_of(dev).reserved_bytes, 0);
+	gp_device_close(dev);
+}
+
+static uint8_t byte_at(struct gp_device *dev, uint64_t addr)
+{
+	uint8_t byte = 0;
+
+	assert_int_equal(gp_device_read(dev, addr, &byte, 1), 0);
+	return byte;
+}
+
+/* One memory at three places: written through any, read through all; and its contents stay when
+ * all mappings are gone. */
+static void memory_is_the_same_everywhere(void **state)
+{
+	struct gp_device *dev = open_capacity(8 * PAGE);
+	uint64_t va, h1, h2, bad, found;
+
+	(void)state;
+	assert_int_equal(gp_device_va_reserve(dev, 16 * PAGE, &va), 0);
+	assert_int_equal(gp_device_create(dev, PAGE, &h1), 0);
+	assert_int_equal(gp_device_create(dev, 2 * PAGE, &h2), 0);
+	assert_int_equal(gp_device_map(dev, va, PAGE, h1), 0);
+	assert_int_equal(gp_device_map(dev, va + PAGE, 2 * PAGE, h2), 0);
+	assert_int_equal(gp_device_map(dev, va + 8 * PAGE, 2 * PAGE, h2), 0);
+	assert_int_equal(gp_device_map(dev, va + 10 * PAGE, PAGE, h1), 0);
+	assert_int_equal(gp_device_map(dev, va + 12 * PAGE, PAGE, h1), 0);
+	assert_int_equal(stats_of(dev).reserved_bytes, 3 * PAGE);
+	/* Over the seam between the two: the last 256 bytes of h2, the first of h1. */
+	assert_int_equal(gp_device_memset(dev, va + 10 * PAGE - 256, 7, 512), 0);
+	assert_int_equal(byte_at(dev, va + 3 * PAGE - 257), 0xAA);
+	assert_int_equal(byte_at(dev, va + 3 * PAGE - 1), 7);
+	assert_int_equal(byte_at(dev, va), 7);
+	assert_int_equal(byte_at(dev, va + 12 * PAGE + 255), 7);
+	assert_int_equal(byte_at(dev, va + 12 * PAGE + 256), 0xAA);
+	assert_int_equal(gp_device_fill(dev, va + 9 * PAGE, 2 * PAGE, 0x0807060504030201, 0), 0);
+	assert_int_equal(gp_device_verify(dev, va, PAGE, 0x0807060504030201, 0, &bad, &found), 0);
+	assert_int_equal(gp_device_fill(dev, va + 12 * PAGE + 8, 8, 0, 0), 0);
+	assert_int_equal(
+		gp_device_verify(dev, va + 9 * PAGE, 2 * PAGE, 0x0807060504030201, 0, &bad, &found),
+		GP_DIFFERS);
+	assert_int_equal(bad, PAGE + 8);
+	assert_int_equal(found, 0);
+	/* Several at once; the first place last. */
+	assert_int_equal(gp_device_unmap(dev, va, 3 * PAGE), -EINVAL);
+	assert_non_null(strstr(gp_device_error(dev), "still mapped elsewhere"));
+	assert_int_equal(gp_device_unmap(dev, va + 8 * PAGE, 3 * PAGE), 0);
+	assert_int_equal(gp_device_unmap(dev, va + 12 * PAGE, PAGE), 0);
+	assert_int_equal(gp_device_unmap(dev, va, 3 * PAGE), 0);
+	assert_int_equal(stats_of(dev).reserved_bytes, 3 * PAGE);
+	assert_int_equal(gp_device_map(dev, va + 15 * PAGE, PAGE, h1), 0);
+	assert_int_equal(byte_at(dev, va + 15 * PAGE + 1), 2);
+	assert_int_equal(gp_device_unmap(dev, va + 15 * PAGE, PAGE), 0);
+	assert_int_equal(gp_device_destroy(dev, h1, PAGE), 0);
+	assert_int_equal(gp_device_destroy(dev, h2, 2 * PAGE), 0);
+	/* New memory has nobody's contents. */
+	assert_int_equal(gp_device_create(dev, 3 * PAGE, &h1), 0);
+	assert_int_equal(gp_device_map(dev, va, 3 * PAGE, h1), 0);
+	assert_int_equal(byte_at(dev, va), 0xAA);
+	assert_int_equal(gp_device_unmap(dev, va, 3 * PAGE), 0);
+	assert_int_equal(gp_device_destroy(dev, h1, 3 * PAGE), 0);
 	gp_device_close(dev);
 }
 
@@ -273,8 +340,6 @@ static void vmm_refuses_what_the_driver_would(void **state)
 	assert_int_equal(gp_device_map(dev, va + 14 * PAGE, 4 * PAGE, h), -EINVAL);
 	assert_int_equal(gp_device_map(dev, va - 64 * PAGE, 4 * PAGE, h), -EINVAL);
 	assert_int_equal(gp_device_map(dev, va, 4 * PAGE, h), 0);
-	assert_int_equal(gp_device_map(dev, va + 8 * PAGE, 4 * PAGE, h), -EINVAL); /* twice */
-	assert_non_null(strstr(gp_device_error(dev), "mapped elsewhere"));
 	assert_int_equal(gp_device_map(dev, va + 2 * PAGE, 4 * PAGE, h2), -EINVAL);
 	assert_non_null(strstr(gp_device_error(dev), "overlaps"));
 	assert_int_equal(gp_device_destroy(dev, h2, 2 * PAGE), -EINVAL);
@@ -415,10 +480,11 @@ static void lost_memory_stays_lost(void **state)
 struct seen {
 	struct gp_range_set ranges;
 	unsigned added, gone, joins;
+	uint64_t same;
 	struct gp_device *dev;
 };
 
-static void observe(void *arg, bool added, struct gp_range range, bool joins)
+static void observe(void *arg, bool added, struct gp_range range, bool joins, uint64_t same)
 {
 	struct seen *seen = arg;
 	uint64_t free_bytes, total;
@@ -426,6 +492,7 @@ static void observe(void *arg, bool added, struct gp_range range, bool joins)
 	/* No lock is held that this call needs. */
 	assert_int_equal(gp_device_mem_info(seen->dev, &free_bytes, &total), 0);
 	seen->joins += joins;
+	seen->same = same;
 	if (added) {
 		seen->added++;
 		assert_int_equal(gp_range_set_insert(&seen->ranges, range.addr, range.size, 0), 0);
@@ -455,7 +522,15 @@ static void observer_hears_of_pages(void **state)
 	assert_int_equal(gp_device_map(dev, va, PAGE, h), 0);
 	assert_int_equal(seen.added, 3);
 	assert_int_equal(seen.joins, 1);
+	assert_int_equal(seen.same, 0);
+	assert_int_equal(gp_device_map(dev, va + 2 * PAGE, PAGE, h), 0);
+	assert_int_equal(seen.same, va);
+	assert_int_equal(gp_device_unmap(dev, va + 2 * PAGE, PAGE), 0);
+	assert_int_equal(seen.same, va);
+	seen.added--;
+	seen.gone--;
 	assert_int_equal(gp_device_unmap(dev, va, PAGE), 0);
+	assert_int_equal(seen.same, 0);
 	assert_int_equal(gp_device_destroy(dev, h, PAGE), 0);
 	assert_int_equal(gp_device_release(dev, a), 0);
 	assert_int_equal(seen.gone, 1);
@@ -609,6 +684,7 @@ int main(void)
 		cmocka_unit_test(capacity_is_a_limit_in_pages),
 		cmocka_unit_test(bad_releases_are_faults),
 		cmocka_unit_test(vmm_maps_and_unmaps),
+		cmocka_unit_test(memory_is_the_same_everywhere),
 		cmocka_unit_test(vmm_refuses_what_the_driver_would),
 		cmocka_unit_test(many_handles_are_all_different),
 		cmocka_unit_test(memset_is_read_back),

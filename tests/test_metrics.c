@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,13 +21,13 @@
 
 static void add(struct gp_metrics *m, uint64_t addr, uint64_t size, bool joins)
 {
-	gp_metrics_observe(m, true, (struct gp_range){ addr, size }, joins);
+	gp_metrics_observe(m, true, (struct gp_range){ addr, size }, joins, 0);
 	assert_int_equal(m->fault, 0);
 }
 
 static void gone(struct gp_metrics *m, uint64_t addr, uint64_t size, bool joins)
 {
-	gp_metrics_observe(m, false, (struct gp_range){ addr, size }, joins);
+	gp_metrics_observe(m, false, (struct gp_range){ addr, size }, joins, 0);
 }
 
 static struct gp_shadow take(struct gp_metrics *m, uint64_t addr, uint64_t granted,
@@ -114,6 +115,43 @@ static void only_joining_ranges_join(void **state)
 	gone(&m, 4096, 4096, true);
 	assert_int_equal(m.fault, 0);
 	assert_int_equal(m.holes.bytes, 4096);
+	gp_metrics_fini(&m);
+}
+
+/* |page 1|page 2|page 3|page 4|, and at 0x100000 pages 3 and 1: a block there is made of the end of
+ * page 3 and the start of page 1. */
+static void stitched_memory_is_one_memory(void **state)
+{
+	struct gp_metrics m;
+	struct gp_shadow b, c;
+
+	(void)state;
+	gp_metrics_init(&m);
+	m.stitches = true;
+	for (uint64_t page = 1; page <= 4; page++)
+		add(&m, page * 4096, 4096, true);
+	gp_metrics_observe(&m, true, (struct gp_range){ 0x100000, 4096 }, true, 3 * 4096);
+	gp_metrics_observe(&m, true, (struct gp_range){ 0x101000, 4096 }, true, 1 * 4096);
+	assert_int_equal(m.observed, 4 * 4096);
+	assert_int_equal(gp_metrics_largest(&m), 4 * 4096);
+	b = take(&m, 0x100000 + 3072, 2048, 2048);
+	assert_int_equal(m.holes.n, 2); /* 1K of page 1 to 3K of page 3; page 4 */
+	assert_int_equal(m.whole_pages, 2 * 4096);
+	/* 3K of page 1, page 2, 3K of page 3 are one hole, too. */
+	assert_int_equal(gp_metrics_largest(&m), 4096 + 2 * 3072);
+	c = take(&m, 2 * 4096 + 512, 256, 256);
+	assert_int_equal(m.holes.n, 3);
+	assert_int_equal(gp_metrics_largest(&m), 3584 - 256 + 3072);
+	NEAR(sample(&m).external, 1 - (3584.0 - 256 + 3072) / (3 * 4096 + 2048 - 256));
+	NEAR(sample(&m).external_sq,
+	     1 - (3584.0 * 3584 + 6400.0 * 6400 + 4096.0 * 4096) / (14080.0 * 14080));
+	assert_int_equal(gp_metrics_give(&m, &b), 0);
+	assert_int_equal(gp_metrics_give(&m, &c), 0);
+	assert_int_equal(gp_metrics_largest(&m), 4 * 4096);
+	/* Live through one place, it is not free through the other. */
+	b = take(&m, 0x101000, 256, 256);
+	assert_int_equal(gp_metrics_take(&m, &(struct gp_block){ 4096 + 128, 256 }, 256, &c),
+			 -EILSEQ);
 	gp_metrics_fini(&m);
 }
 
@@ -259,7 +297,7 @@ static void bad_ranges(void **state)
 
 	gp_metrics_init(&m);
 	add(&m, 4096, 4096, false);
-	gp_metrics_observe(&m, true, (struct gp_range){ 8191, 10 }, false);
+	gp_metrics_observe(&m, true, (struct gp_range){ 8191, 10 }, false, 0);
 	gp_metrics_sample(&m, 0, &(struct gp_sample){ 0 });
 	assert_true(m.fault < 0);
 	assert_non_null(strstr(m.why, "free already"));
@@ -300,9 +338,19 @@ static bool map_one_piece(unsigned u)
 	       (range_joins(u / RANGE_UNITS) && range_joins(u / RANGE_UNITS - 1));
 }
 
+/* Whole ranges in [first, end), in units; *before: units that lie before the first of them. */
+static unsigned map_whole(unsigned first, unsigned end, unsigned *before)
+{
+	unsigned from = (first + RANGE_UNITS - 1) / RANGE_UNITS * RANGE_UNITS;
+	unsigned to = end / RANGE_UNITS * RANGE_UNITS;
+
+	*before = from - first;
+	return to > from ? to - from : 0;
+}
+
 static void map_compare(const struct map *map, struct gp_metrics *m)
 {
-	double sum = 0, squares = 0, largest = 0;
+	double sum = 0, squares = 0, largest = 0, together = 0;
 	struct gp_sample s = sample(m);
 	unsigned u = 0, n = 0;
 
@@ -317,12 +365,22 @@ static void map_compare(const struct map *map, struct gp_metrics *m)
 			continue;
 		}
 		double size = (double)(u - first) * UNIT;
+		unsigned before, whole = m->stitches ? map_whole(first, u, &before) : 0;
 
 		n++;
 		sum += size;
-		squares += size * size;
 		largest = size > largest ? size : largest;
+		if (whole) {
+			double head = (double)before * UNIT, pages = (double)whole * UNIT;
+
+			together += pages;
+			squares += head * head + (size - head - pages) * (size - head - pages);
+		} else {
+			squares += size * size;
+		}
 	}
+	squares += together * together;
+	largest = together > largest ? together : largest;
 	assert_int_equal(m->holes.n, n);
 	NEAR(s.external, sum > 0 ? 1 - largest / sum : 0);
 	NEAR(s.external_sq, sum > 0 ? 1 - squares / (sum * sum) : 0);
@@ -343,9 +401,48 @@ struct model {
 	struct map map;
 	struct gp_metrics m;
 	struct gp_shadow blocks[BLOCKS];
-	unsigned at[BLOCKS], n[BLOCKS]; /* units */
+	unsigned at[BLOCKS], n[BLOCKS]; /* views */
 	uint64_t seed;
 };
+
+/* Where stitches, the mappings are there a second time, behind everything and in another order. A
+ * view is a unit at either place. */
+#define N_MAPPED     (UNITS / RANGE_UNITS / 2)
+#define MAPPED_UNITS (N_MAPPED * RANGE_UNITS)
+
+static unsigned second_place(unsigned range)
+{
+	return range * 5 % N_MAPPED;
+}
+
+static unsigned unit_of_view(unsigned view)
+{
+	if (view < UNITS)
+		return view;
+	for (unsigned range = 0; range < N_MAPPED; range++)
+		if (second_place(range) == (view - UNITS) / RANGE_UNITS)
+			return range * RANGE_UNITS + view % RANGE_UNITS;
+	return UINT_MAX;
+}
+
+static bool views_are_free(const struct model *t, unsigned first, unsigned n)
+{
+	if (first < UNITS)
+		return map_is(&t->map, first, n, true);
+	for (unsigned v = first; v < first + n; v++)
+		if (v >= UNITS + MAPPED_UNITS || !map_is(&t->map, unit_of_view(v), 1, true))
+			return false;
+	return true;
+}
+
+static void model_show(struct model *t, bool added, unsigned range)
+{
+	uint64_t at = BASE + (UNITS + second_place(range) * RANGE_UNITS) * UNIT;
+
+	if (t->m.stitches && range_joins(range))
+		gp_metrics_observe(&t->m, added, (struct gp_range){ at, RANGE_UNITS * UNIT }, true,
+				   BASE + range * RANGE_UNITS * UNIT);
+}
 
 static void model_range(struct model *t)
 {
@@ -358,39 +455,45 @@ static void model_range(struct model *t)
 			return;
 	for (unsigned u = first; u < first + RANGE_UNITS; u++)
 		t->map.reserved[u] = !reserved;
+	if (reserved)
+		model_show(t, false, range);
 	gp_metrics_observe(&t->m, !reserved,
 			   (struct gp_range){ BASE + first * UNIT, RANGE_UNITS * UNIT },
-			   range_joins(range));
+			   range_joins(range), 0);
+	if (!reserved)
+		model_show(t, true, range);
 }
 
 static void model_block(struct model *t)
 {
 	unsigned b = (unsigned)(random_next(&t->seed) % BLOCKS);
-	unsigned first = (unsigned)(random_next(&t->seed) % UNITS);
+	unsigned n_views = UNITS + (t->m.stitches ? MAPPED_UNITS : 0);
+	unsigned first = (unsigned)(random_next(&t->seed) % n_views);
 	unsigned n = 1 + (unsigned)(random_next(&t->seed) % 12);
 	bool live = t->blocks[b].addr != 0;
 
 	if (live) {
 		assert_int_equal(gp_metrics_give(&t->m, &t->blocks[b]), 0);
 		assert_int_equal(t->blocks[b].addr, 0);
-	} else if (map_is(&t->map, first, n, true)) {
+	} else if (views_are_free(t, first, n)) {
 		t->blocks[b] = take(&t->m, BASE + first * UNIT, n * UNIT, n * UNIT - 7);
 		t->at[b] = first;
 		t->n[b] = n;
 	} else {
 		return;
 	}
-	for (unsigned u = t->at[b]; u < t->at[b] + t->n[b]; u++)
-		t->map.owner[u] = live ? 0 : b + 1;
+	for (unsigned v = t->at[b]; v < t->at[b] + t->n[b]; v++)
+		t->map.owner[unit_of_view(v)] = live ? 0 : b + 1;
 }
 
 static void random_steps(void **state)
 {
 	(void)state;
-	for (uint64_t seed = 1; seed <= 8; seed++) {
+	for (uint64_t seed = 1; seed <= 16; seed++) {
 		struct model t = { .seed = seed };
 
 		gp_metrics_init(&t.m);
+		t.m.stitches = seed > 8;
 		for (unsigned step = 0; step < 4000; step++) {
 			if (random_next(&t.seed) % 8)
 				model_block(&t);
@@ -544,6 +647,7 @@ int main(void)
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(fractions),
 		cmocka_unit_test(only_joining_ranges_join),
+		cmocka_unit_test(stitched_memory_is_one_memory),
 		cmocka_unit_test(joining_and_separate_ranges_do_not_join),
 		cmocka_unit_test(squares_are_exact),
 		cmocka_unit_test(holes_pass_by),
