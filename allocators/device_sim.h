@@ -86,6 +86,6 @@ int gp_sim_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t han
 int gp_sim_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
 /* The address by which the contents at `addr` are kept, where it is mapped that of the memory, else
  * addr itself; *left, bytes from addr on, is cut to what lies there in one piece. */
-uint64_t gp_sim_physical(struct gp_sim *sim, uint64_t addr, uint64_t *left);
+uint64_t gp_sim_physical(const struct gp_sim *sim, uint64_t addr, uint64_t *left);
 
 #endif

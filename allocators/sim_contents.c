@@ -43,7 +43,7 @@ static bool fill_next(const struct gp_sim *sim, uint64_t addr, uint64_t end,
 }
 
 /* The next piece of [addr, end) that is of one word, written or not. addr < end. */
-static struct gp_range_entry piece_at(struct gp_sim *sim, uint64_t addr, uint64_t end)
+static struct gp_range_entry piece_at(const struct gp_sim *sim, uint64_t addr, uint64_t end)
 {
 	uint64_t left = end - addr, at = gp_sim_physical(sim, addr, &left);
 	struct gp_range_entry e;
@@ -156,7 +156,7 @@ int gp_sim_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t s
 }
 
 /* The lock is held and the range is covered. */
-static void contents_read(struct gp_sim *sim, uint64_t addr, unsigned char *to, uint64_t size)
+static void contents_read(const struct gp_sim *sim, uint64_t addr, unsigned char *to, uint64_t size)
 {
 	uint64_t end = addr + size;
 
@@ -189,7 +189,8 @@ int gp_sim_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
 }
 
 /* The first byte of [addr, end) that is not the word's; end when there is none. */
-static uint64_t contents_differ(struct gp_sim *sim, uint64_t addr, uint64_t end, uint64_t word)
+static uint64_t contents_differ(const struct gp_sim *sim, uint64_t addr, uint64_t end,
+				uint64_t word)
 {
 	while (addr < end) {
 		struct gp_range_entry e = piece_at(sim, addr, end);

@@ -117,7 +117,7 @@ static struct gp_sim_memory *memory_slot(struct gp_sim *sim, uint32_t *slot)
 }
 
 /* The memory of a handle; NULL when it is none, or stale. */
-static struct gp_sim_memory *memory_of(struct gp_sim *sim, uint64_t handle)
+static struct gp_sim_memory *memory_of(const struct gp_sim *sim, uint64_t handle)
 {
 	uint32_t slot = (uint32_t)handle - 1;
 	struct gp_sim_memory *m;
@@ -250,7 +250,7 @@ out:
 }
 
 /* Why these addresses cannot be unmapped; NULL when they can. */
-static const char *unmap_refusal(struct gp_sim *sim, uint64_t addr, uint64_t size)
+static const char *unmap_refusal(const struct gp_sim *sim, uint64_t addr, uint64_t size)
 {
 	const struct gp_range_entry *e;
 
@@ -310,7 +310,7 @@ int gp_sim_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 	return r;
 }
 
-uint64_t gp_sim_physical(struct gp_sim *sim, uint64_t addr, uint64_t *left)
+uint64_t gp_sim_physical(const struct gp_sim *sim, uint64_t addr, uint64_t *left)
 {
 	const struct gp_range_entry *e = gp_range_set_containing(&sim->maps, addr);
 	const struct gp_sim_memory *m;
