@@ -85,7 +85,8 @@ struct gp_run {
 	const char *allocator;
 	struct gp_option_value *options; /* every option in force */
 	size_t n_options;
-	const char *device; /* "sim", "cuda" */
+	const char *device;   /* "sim", "cuda" */
+	char device_name[64]; /* "NVIDIA H200", "simulated NVIDIA H200" */
 	enum gp_status status;
 	char why[256];       /* status error: one line; else "" */
 	enum gp_blame blame; /* status error: what ended it */
@@ -114,6 +115,12 @@ struct gp_run {
 		uint64_t allocs, frees, maps, unmaps, syncs, event_waits;
 		uint64_t time_ns; /* modelled on sim, measured on cuda */
 	} driver;
+	/* Of each kind, the allocator's creation included. Time: of one run through the trace in the
+	 * throughput pass, median of the repetitions; the curve pass's where there was no other. */
+	struct gp_call_use {
+		uint64_t count; /* that succeeded, in the curve pass */
+		double time_ns; /* modelled on sim, measured on cuda; those that failed included */
+	} calls[GP_CALL_N];
 	struct gp_hist alloc_ns, free_ns; /* service time */
 	struct {
 		uint64_t ops;

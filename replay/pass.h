@@ -73,6 +73,10 @@ uint64_t gp_session_capacity(const struct gp_session *s);
 /* What was counted since the session was opened. */
 void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out);
 
+/* Time of each kind of call among them: modelled or measured. */
+void gp_session_call_ns(const struct gp_job *job, const struct gp_device_stats *stats,
+			double ns[GP_CALL_N]);
+
 /* Ends the run with status error, unless it has ended so already. _error blames the allocator; but
  * what goes wrong on a broken device is the device's doing, whoever notices. */
 void gp_job_error(struct gp_job *job, const char *fmt, ...) GP_PRINTF(2, 3);
@@ -142,6 +146,7 @@ struct gp_tally {
 	double own_ns;    /* the allocator's own time, of all threads */
 	double device_ns; /* the device's: modelled or measured */
 	double wall_ns;   /* from the first call to the last, less the device's where it is known */
+	double call_ns[GP_CALL_N]; /* the device's from its opening, by kind */
 };
 
 /* One run from a fresh allocator: 0, GP_PASS_ENDED or -errno. */

@@ -281,8 +281,12 @@ static void curve_driver(struct curve_pass *p)
 {
 	struct gp_run *run = p->job->run;
 	struct gp_device_stats d;
+	double ns[GP_CALL_N];
 
 	gp_session_stats(&p->s, &d);
+	gp_session_call_ns(p->job, &d, ns);
+	for (unsigned i = 0; i < GP_CALL_N; i++)
+		run->calls[i] = (struct gp_call_use){ d.calls[i], ns[i] };
 	run->driver.allocs =
 		d.calls[GP_CALL_RESERVE] + d.calls[GP_CALL_ASYNC_ALLOC] + d.calls[GP_CALL_CREATE];
 	run->driver.frees =

@@ -237,6 +237,7 @@ static void threads_tally(struct threads_pass *p, const struct gp_device_stats *
 	tally->device_ns =
 		p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) : host_ns;
 	tally->wall_ns = (double)gp_clock_between(first, last) * ns_per_tick;
+	gp_session_call_ns(p->job, &d, tally->call_ns);
 }
 
 static int threads_once(struct gp_job *job, void *arg, struct gp_tally *tally)

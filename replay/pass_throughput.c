@@ -102,6 +102,7 @@ static void throughput_tally(const struct throughput_pass *p, const struct gp_de
 	tally->device_ns =
 		p->s.dev->info.simulated ? (double)(d.model_ns - before->model_ns) : host_ns;
 	tally->wall_ns = tally->own_ns;
+	gp_session_call_ns(p->job, &d, tally->call_ns);
 }
 
 static int throughput_once(struct gp_job *job, void *arg, struct gp_tally *tally)
@@ -154,12 +155,15 @@ static double throughput_median(double *values, size_t n)
 	return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* One repetition: runs until they add up to a time that can be measured. */
+/* One repetition: runs until they add up to a time that can be measured. Time by kind of call
+ * becomes that of one run. */
 static int throughput_repetition(struct gp_job *job, gp_throughput_once *once, void *arg,
 				 struct gp_tally *sum)
 {
+	int n = 0;
+
 	*sum = (struct gp_tally){ 0 };
-	for (int i = 0; i < REPETITION_RUNS && sum->own_ns < REPETITION_NS; i++) {
+	for (; n < REPETITION_RUNS && sum->own_ns < REPETITION_NS; n++) {
 		struct gp_tally t;
 		int r = once(job, arg, &t);
 
@@ -170,15 +174,19 @@ static int throughput_repetition(struct gp_job *job, gp_throughput_once *once, v
 		sum->own_ns += t.own_ns;
 		sum->device_ns += t.device_ns;
 		sum->wall_ns += t.wall_ns;
+		for (unsigned i = 0; i < GP_CALL_N; i++)
+			sum->call_ns[i] += t.call_ns[i];
 	}
+	for (unsigned i = 0; i < GP_CALL_N; i++)
+		sum->call_ns[i] /= n;
 	return 0;
 }
 
 int gp_throughput_repeat(struct gp_job *job, gp_throughput_once *once, void *arg)
 {
 	unsigned n = 0, repeat = job->cfg.repeat;
-	double *ns = calloc(3 * (size_t)repeat, sizeof(*ns));
-	double *rate = ns + repeat, *device = rate + repeat;
+	double *ns = calloc((3 + GP_CALL_N) * (size_t)repeat, sizeof(*ns));
+	double *rate = ns + repeat, *device = rate + repeat, *calls = device + repeat;
 	int r = 0;
 
 	if (!ns)
@@ -192,6 +200,8 @@ int gp_throughput_repeat(struct gp_job *job, gp_throughput_once *once, void *arg
 			break;
 		ns[n] = t.own_ns / (double)t.ops;
 		rate[n] = t.wall_ns > 0 ? (double)t.ops * 1e9 / t.wall_ns : 0;
+		for (unsigned i = 0; i < GP_CALL_N; i++)
+			calls[i * repeat + n] = t.call_ns[i];
 		device[n++] = t.device_ns / (double)t.ops;
 	}
 	if (n) {
@@ -200,6 +210,9 @@ int gp_throughput_repeat(struct gp_job *job, gp_throughput_once *once, void *arg
 		job->run->throughput.ns_per_op_max = ns[n - 1];
 		job->run->throughput.ops_per_s = throughput_median(rate, n);
 		job->run->throughput.device_ns_per_op = throughput_median(device, n);
+		for (unsigned i = 0; i < GP_CALL_N; i++)
+			job->run->calls[i].time_ns =
+				throughput_median(calls + (size_t)i * repeat, n);
 	}
 	free(ns);
 	return r < 0 ? r : 0;

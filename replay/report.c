@@ -183,16 +183,36 @@ static json_t *report_failures(const struct gp_run *run)
 			 "bytes", whole(run->failures.bytes), "reasons", reasons);
 }
 
+/* The kinds of call that were made, in the order of their enum. */
+static json_t *report_calls(const struct gp_run *run)
+{
+	json_t *calls = json_object();
+
+	for (unsigned i = 0; calls && i < GP_CALL_N; i++) {
+		const struct gp_call_use *use = &run->calls[i];
+
+		if (!use->count && !(use->time_ns > 0))
+			continue;
+		if (json_object_set_new(calls, gp_call_name((enum gp_call)i),
+					json_pack("{s:o, s:o}", "count", whole(use->count),
+						  "time_ns", number(use->time_ns))) != 0) {
+			json_decref(calls);
+			return NULL;
+		}
+	}
+	return calls;
+}
+
 static json_t *report_driver(const struct gp_run *run)
 {
 	bool modelled = strcmp(run->device, "sim") == 0;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "allocs",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "allocs",
 			 whole(run->driver.allocs), "frees", whole(run->driver.frees), "maps",
 			 whole(run->driver.maps), "unmaps", whole(run->driver.unmaps), "syncs",
 			 whole(run->driver.syncs), "event_waits", whole(run->driver.event_waits),
 			 "time_ns", whole(run->driver.time_ns), "time_source",
-			 modelled ? "modelled" : "measured");
+			 modelled ? "modelled" : "measured", "calls", report_calls(run));
 }
 
 static json_t *report_hist(const struct gp_hist *h)
@@ -361,11 +381,11 @@ static int report_extras(json_t *object, const struct gp_run *run)
 static json_t *report_run(const struct gp_run *run)
 {
 	json_t *object = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o}, s:o,"
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o}, s:o,"
 		" s:{s:o, s:o, s:o}}",
 		"allocator", text(run->allocator), "spec", text(run->spec), "label",
 		text(run->label), "options", report_options(run), "device", text(run->device),
-		"status", gp_status_name(run->status), "memory", report_memory(run),
+		"device_name", text(run->device_name), "status", gp_status_name(run->status), "memory", report_memory(run),
 		"fragmentation", report_fragmentation(run), "failures", report_failures(run),
 		"driver", report_driver(run), "latency_ns", "alloc", report_hist(&run->alloc_ns),
 		"free", report_hist(&run->free_ns), "throughput", report_throughput(run), "files",

@@ -46,7 +46,7 @@ int gp_report_write_summary(const struct gp_report *report, FILE *out)
 	for (size_t i = 0; i < report->n_runs; i++) {
 		summary_text(out, gp_report_trace_name(report->trace, name, sizeof(name)));
 		fputc('\t', out);
-		summary_text(out, report->environment->device.name);
+		summary_text(out, report->runs[i]->device_name);
 		summary_run(out, report->runs[i], report->trace->load_bytes);
 	}
 	return ferror(out) ? -EIO : 0;

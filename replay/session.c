@@ -26,6 +26,8 @@ int gp_session_open(struct gp_job *job, struct gp_session *s)
 	if (!r) {
 		job->dev = s->dev;
 		job->opened = true;
+		snprintf(job->run->device_name, sizeof(job->run->device_name), "%s",
+			 s->dev->info.name);
 		gp_device_stats(s->dev, &s->base);
 		return 0;
 	}
@@ -183,12 +185,24 @@ uint64_t gp_session_capacity(const struct gp_session *s)
 void gp_session_stats(const struct gp_session *s, struct gp_device_stats *out)
 {
 	gp_device_stats(s->dev, out);
-	for (unsigned i = 0; i < GP_CALL_N; i++)
+	for (unsigned i = 0; i < GP_CALL_N; i++) {
 		out->calls[i] -= s->base.calls[i];
+		out->call_ticks[i] -= s->base.call_ticks[i];
+		out->call_model_ns[i] -= s->base.call_model_ns[i];
+	}
 	out->failures -= s->base.failures;
 	out->host_ticks -= s->base.host_ticks;
 	out->model_ns -= s->base.model_ns;
 	out->stall_ns -= s->base.stall_ns;
+}
+
+void gp_session_call_ns(const struct gp_job *job, const struct gp_device_stats *stats,
+			double ns[GP_CALL_N])
+{
+	for (unsigned i = 0; i < GP_CALL_N; i++)
+		ns[i] = job->dev->info.simulated
+				? (double)stats->call_model_ns[i]
+				: (double)stats->call_ticks[i] * job->clock->ns_per_tick;
 }
 
 /* ---- how a job reports ---- */

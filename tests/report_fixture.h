@@ -42,6 +42,7 @@ static inline struct gp_run *make_run(const char *spec, const char *allocator, u
 	run->label = copy(allocator);
 	run->allocator = allocator;
 	run->device = "sim";
+	snprintf(run->device_name, sizeof(run->device_name), "a device");
 	run->memory.load = 1000 * GP_MIB;
 	run->memory.peak_granted = 1024 * GP_MIB;
 	run->memory.peak_reserved = 1250 * GP_MIB;

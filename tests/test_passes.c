@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -78,6 +79,30 @@ static void modelled_time_is_told_apart(void **state)
 	assert_true(r->throughput.ops_per_s > 0);
 	assert_true(r->throughput.device_ns_per_op >= (double)slow_ns / 200);
 	assert_true(r->throughput.device_ns_per_op < (double)slow_ns / 199);
+	finish(r, t);
+}
+
+/* By kind it is that of one run, whatever number of them makes a repetition. */
+static void device_time_is_told_by_kind(void **state)
+{
+	struct gp_trace *t = churn(100, 2 * MIB, 0);
+	struct gp_engine_config cfg = sim(GP_PASS_ALL);
+	struct gp_run *r = run(t, "toy", &cfg);
+	double all = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < GP_CALL_N; i++)
+		all += r->calls[i].time_ns;
+	assert_int_equal(r->calls[GP_CALL_RESERVE].count, 1);
+	assert_int_equal(r->calls[GP_CALL_RELEASE].count, 0);
+	assert_true(r->calls[GP_CALL_RESERVE].time_ns > 0);
+	assert_true(r->calls[GP_CALL_RESERVE].time_ns == all);
+	assert_true(fabs(all - r->throughput.device_ns_per_op * 200) < 1);
+	gp_run_destroy(r);
+	/* Without that pass, the curve's. */
+	cfg.passes = GP_PASS_CURVE;
+	r = run(t, "toy", &cfg);
+	assert_true(r->calls[GP_CALL_RESERVE].time_ns == (double)r->driver.time_ns);
 	finish(r, t);
 }
 
@@ -321,6 +346,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(clock_tells_time),
 		cmocka_unit_test(modelled_time_is_told_apart),
+		cmocka_unit_test(device_time_is_told_by_kind),
 		cmocka_unit_test(simulators_own_work_is_left_out),
 		cmocka_unit_test(passes_are_chosen),
 		cmocka_unit_test(threads_share_the_work),
