@@ -145,7 +145,8 @@ struct gp_allocator {
 	void (*completed)(void *arg, uint64_t addr, uint32_t ticket);
 	void *completed_arg;
 	uint64_t cache_max; /* pools: largest block worth a per-thread cache; set by gp_pool */
-	char why[160];      /* the last refusal by init, for people */
+	bool fills;         /* decorator: see gp_fills */
+	char why[240];      /* the last refusal or fault, for people */
 	_Alignas(16) unsigned char state[];
 };
 
@@ -210,6 +211,9 @@ static inline void gp_usage(const struct gp_allocator *a, struct gp_usage *out)
 	a->ops->usage(a, out);
 }
 
+/* Does something around this allocator fill the blocks, and compare them when they are freed? Then
+ * the caller must not write into them. */
+bool gp_fills(const struct gp_allocator *a);
 /* Does this allocator, with all that is wrapped around it, keep deferred frees? */
 bool gp_can_defer(const struct gp_allocator *a);
 /* Only where it does. */

@@ -532,6 +532,13 @@ bool gp_can_defer(const struct gp_allocator *a)
 	return !(a->ops->caps & GP_CAP_DECORATOR) || gp_can_defer(a->inner);
 }
 
+bool gp_fills(const struct gp_allocator *a)
+{
+	while (a && !a->fills)
+		a = a->inner;
+	return a != NULL;
+}
+
 int gp_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 {
 	uint64_t unused = 0;

@@ -2,8 +2,8 @@
  *
  * check: holds the allocator below it to the contract of allocator.h, call by call. Decorator.
  *
- * Shape        a shadow: the set of live blocks as the caller knows them, tagged with the number
- *              of their request
+ * Shape        a shadow: the set of live blocks as the caller knows them, tagged with the slot of
+ *              their owner. Requests are numbered from 1, refused ones included.
  * Checks       alloc   address not 0, aligned as asked, at least as large as asked, apart from
  *                      every live block; no block along with a refusal; a known outcome
  *              free    accepted exactly when the address is a live block's; the same for defer,
@@ -12,17 +12,25 @@
  *              usage   live blocks and granted bytes are the shadow's; no more than is reserved
  *              check   all of that, no hole over a live block, and the allocator's own audit
  *              fini    everything goes back to the device; with leaks=true also by the caller
- *              fill=true writes every block and looks at a sample of it before it is freed: two
- *              addresses that are the same memory
+ *              contents=true (unless it is switched off): each block is filled with a pattern of
+ *              its own, what is granted beyond its size with a guard; when it is freed, and for
+ *              live blocks by `check`, a comparison on the device finds what else was written
+ *              there, and by whom: an overlap that the shadow cannot see, as of two addresses that
+ *              are the same memory, or a write past a block's end. check_contents.h says how, and
+ *              what this can see of missing waits between streams. The caller must not write into
+ *              its blocks then (gp_fills).
  * Result       a violation is -EILSEQ with the words in why; gp_check repeats the first one ever
  *              after. What the caller does wrong is not a violation: the allocator's refusal is
  *              passed on.
- * Cost         two searches in the shadow and two calls of usage for each call
+ * Cost         two searches in the shadow and two calls of usage for each call. Contents: on a GPU
+ *              the time to write and to read each block once, and some launches; on the simulated
+ *              device some 100 ns for each block
  * Threads      as many as what it wraps: over an allocator for one thread a lock is held across
  *              the call; over a concurrent one the calls run free, only the shadow has the lock,
  *              and usage is compared by gp_check alone, which wants no call under way
  */
 #include "allocator.h"
+#include "check_contents.h"
 #include "range_set.h"
 
 #include <errno.h>
@@ -30,20 +38,20 @@
 #include <pthread.h>
 #include <stdarg.h>
 
-#define SAMPLE 64 /* bytes read at each place that fill looks at */
+#define CHECK_TEXT sizeof(((struct gp_allocator *)0)->why)
 
 struct check {
 	/* Options. */
-	bool fill;
+	bool contents;
 	bool leaks;
 
 	bool serial;          /* the inner allocator is for one thread */
 	struct gp_usage base; /* when the shadow began */
 	pthread_mutex_t lock;
-	struct gp_range_set shadow;  /* tag: number of the request */
+	struct gp_contents owners;
+	struct gp_range_set shadow;  /* tag: slot of the owner */
 	struct gp_range_set pending; /* deferred frees among them; tag: ticket */
-	uint64_t requests;
-	char first[160]; /* violation */
+	char first[CHECK_TEXT];      /* violation */
 };
 
 static int check_violation(struct gp_allocator *a, const char *fmt, ...) GP_PRINTF(2, 3);
@@ -51,7 +59,7 @@ static int check_violation(struct gp_allocator *a, const char *fmt, ...) GP_PRIN
 static int check_violation(struct gp_allocator *a, const char *fmt, ...)
 {
 	struct check *c = gp_state(a);
-	char text[120];
+	char text[CHECK_TEXT];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -110,50 +118,76 @@ static int check_block(struct gp_allocator *a, const struct gp_request *req,
 }
 
 /* Enters a new block in the shadow. */
-static int check_enter(struct gp_allocator *a, const struct gp_block *block)
+static int check_enter(struct gp_allocator *a, const struct gp_request *req,
+		       const struct gp_block *block, uint32_t *slot)
 {
 	struct check *c = gp_state(a);
 	const struct gp_range_entry *other;
-	int r = gp_range_set_insert(&c->shadow, block->addr, block->granted, ++c->requests);
+	char who[GP_OWNER_TEXT];
+	int r = gp_contents_enter(&c->owners, req, block, slot);
 
+	if (r)
+		return r;
+	r = gp_range_set_insert(&c->shadow, block->addr, block->granted, *slot);
+	if (r)
+		gp_contents_leave(&c->owners, *slot);
 	if (r != -EEXIST)
 		return r;
 	other = gp_range_set_floor(&c->shadow, block->addr + block->granted - 1);
-	return check_violation(a,
-			       "gave 0x%" PRIx64 " of %" PRIu64
-			       " bytes over the live block 0x%" PRIx64 " of request %" PRIu64,
-			       block->addr, block->granted, other->addr, other->tag);
+	return check_violation(
+		a, "gave 0x%" PRIx64 " of %" PRIu64 " bytes over the live block of %s", block->addr,
+		block->granted, gp_owner_text(&c->owners.owners[other->tag], who));
 }
 
-/* ---- fill: one byte value per request ---- */
+/* ---- contents ---- */
 
-static uint8_t check_pattern(uint64_t request)
+static int check_fill(struct gp_allocator *a, uint32_t slot)
 {
-	return (uint8_t)((request * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+	struct check *c = gp_state(a);
+	int r = gp_contents_fill(&c->owners, slot);
+	char who[GP_OWNER_TEXT];
+
+	if (r == -EINVAL)
+		return check_violation(a, "the block of %s is not all device memory",
+				       gp_owner_text(&c->owners.owners[slot], who));
+	if (r == -ENOMEM)
+		return gp_allocator_why(a, r, "no memory is left for the kernels that fill blocks");
+	return r ? gp_allocator_why(a, r, "%s", gp_device_error(a->dev)) : 0;
 }
 
-/* Reads a sample at every page of the block and at its end. */
-static int check_sample(struct gp_allocator *a, const struct gp_range_entry *e)
+/* What the comparisons have found by now; `wait`: all of them. */
+static int check_judge(struct gp_allocator *a, bool wait)
 {
-	uint64_t step = a->dev->info.page_bytes ? a->dev->info.page_bytes : e->size;
-	uint8_t want = check_pattern(e->tag), got[SAMPLE];
-	uint64_t last = e->size - gp_min_u64(e->size, SAMPLE);
+	struct check *c = gp_state(a);
+	char text[CHECK_TEXT];
+	int r = gp_contents_judge(&c->owners, wait, text, sizeof(text));
 
-	for (uint64_t at = 0;; at = gp_min_u64(at + step, last)) {
-		size_t n = (size_t)gp_min_u64(SAMPLE, e->size - at);
-		int r = gp_device_read(a->dev, e->addr + at, got, n);
+	if (r == -EILSEQ)
+		return check_violation(a, "%s", text);
+	return r ? gp_allocator_why(a, r, "%s", gp_device_error(a->dev)) : 0;
+}
 
-		if (r)
-			return r;
-		for (size_t i = 0; i < n; i++)
-			if (got[i] != want)
-				return check_violation(a,
-						       "0x%" PRIx64 " + %" PRIu64
-						       " was written through another address",
-						       e->addr, at + i);
-		if (at >= last)
-			return 0;
-	}
+/* Compares a block whose use ends. */
+static int check_compare(struct gp_allocator *a, uint64_t slot)
+{
+	struct check *c = gp_state(a);
+	int r = gp_contents_compare(&c->owners, (uint32_t)slot);
+
+	if (r)
+		return gp_allocator_why(a, r, "%s", gp_device_error(a->dev));
+	return check_judge(a, false);
+}
+
+/* Compares the blocks that are live. */
+static int check_compare_live(struct gp_allocator *a)
+{
+	struct check *c = gp_state(a);
+	const struct gp_range_entry *e = gp_range_set_ceiling(&c->shadow, 0);
+	int r = 0;
+
+	for (; e && !r; e = gp_range_set_ceiling(&c->shadow, e->addr + 1))
+		r = check_compare(a, e->tag);
+	return r ? r : check_judge(a, true);
 }
 
 /* ---- hooks ---- */
@@ -176,11 +210,13 @@ static int check_alloc(struct gp_allocator *a, const struct gp_request *req, str
 	static const struct gp_block untouched = { UINT64_MAX, UINT64_MAX };
 	struct gp_block block = untouched;
 	struct check *c = gp_state(a);
+	uint32_t slot;
 	int r;
 
 	check_begin(c);
 	r = a->inner->ops->alloc(a->inner, req, &block);
 	check_returned(c);
+	c->owners.requests++;
 	if (r < 0)
 		r = check_fault(a, r);
 	else if (r > GP_HELD)
@@ -189,10 +225,15 @@ static int check_alloc(struct gp_allocator *a, const struct gp_request *req, str
 		r = check_violation(a, "wrote a block though it refused the request");
 	else if (!r)
 		r = check_block(a, req, &block);
-	if (!r && block.addr != untouched.addr)
-		r = check_enter(a, &block);
-	if (!r && c->fill)
-		r = gp_device_memset(a->dev, block.addr, check_pattern(c->requests), block.granted);
+	if (!r)
+		r = check_enter(a, req, &block, &slot);
+	if (!r)
+		r = check_fill(a, slot);
+	if (r >= 0) {
+		int s = check_judge(a, false);
+
+		r = s ? s : r;
+	}
 	if (r >= 0 && c->serial) {
 		int s = check_usage(a);
 
@@ -220,6 +261,8 @@ static int check_freed(struct gp_allocator *a, uint64_t addr, int r, bool known,
 	if (!known && r >= 0)
 		return check_violation(a, "accepted the free of 0x%" PRIx64 ", no live block",
 				       addr);
+	if (known)
+		gp_contents_leave(&c->owners, (uint32_t)e->tag);
 	return r;
 }
 
@@ -232,8 +275,8 @@ static int check_free(struct gp_allocator *a, uint64_t addr)
 
 	pthread_mutex_lock(&c->lock);
 	known = !gp_range_set_at(&c->pending, addr) && !gp_range_set_remove(&c->shadow, addr, &e);
-	if (known && c->fill)
-		s = check_sample(a, &e);
+	if (known)
+		s = check_compare(a, e.tag);
 	if (!c->serial)
 		pthread_mutex_unlock(&c->lock);
 	r = a->inner->ops->free(a->inner, addr);
@@ -257,13 +300,19 @@ static void check_completed(void *arg, uint64_t addr, uint32_t ticket)
 	struct gp_allocator *a = arg;
 	struct check *c = gp_state(a);
 	const struct gp_range_entry *e = gp_range_set_at(&c->pending, addr);
+	struct gp_range_entry block;
 
 	if (!e || e->tag != ticket) {
 		check_violation(a, "ended the use of 0x%" PRIx64 ", which is not pending", addr);
 		return;
 	}
 	gp_range_set_remove(&c->pending, addr, NULL);
-	gp_range_set_remove(&c->shadow, addr, NULL);
+	gp_range_set_remove(&c->shadow, addr, &block);
+	/* It uses that memory next, on whatever stream, since it has waited for the device: so must
+	 * the comparison. A difference is kept for gp_check to tell. */
+	if (!check_compare(a, block.tag))
+		(void)check_judge(a, true);
+	gp_contents_leave(&c->owners, (uint32_t)block.tag);
 	if (a->completed)
 		a->completed(a->completed_arg, addr, ticket);
 }
@@ -310,8 +359,8 @@ static int check_complete(struct gp_allocator *a, uint64_t addr, uint32_t ticket
 	if (e && e->tag == ticket) {
 		gp_range_set_remove(&c->pending, addr, NULL);
 		gp_range_set_remove(&c->shadow, addr, &block);
-		if (c->fill)
-			s = check_sample(a, &block);
+		s = check_compare(a, block.tag);
+		gp_contents_leave(&c->owners, (uint32_t)block.tag);
 	}
 	r = a->inner->ops->complete(a->inner, addr, ticket);
 	if (r && r != -EILSEQ)
@@ -390,6 +439,8 @@ static int check_check(const struct gp_allocator *a, FILE *why)
 	r = gp_check(a->inner, why);
 	if (!r && !c->first[0])
 		r = check_usage(self);
+	if (!r && !c->first[0])
+		r = check_compare_live(self);
 	if (!r && gp_walk(a->inner, check_walk_range, &w) == 1)
 		r = check_violation(self, "shows a hole over the live block 0x%" PRIx64,
 				    w.hit.addr);
@@ -419,6 +470,8 @@ static int check_init(struct gp_allocator *a)
 
 	c->serial = !(a->inner->ops->caps & GP_CAP_CONCURRENT);
 	gp_usage(a->inner, &c->base);
+	gp_contents_init(&c->owners, a->dev, c->contents);
+	a->fills = c->owners.on;
 	gp_range_set_init(&c->shadow);
 	gp_range_set_init(&c->pending);
 	a->inner->completed = check_completed;
@@ -436,6 +489,8 @@ static void check_fini(struct gp_allocator *a)
 	struct gp_usage u;
 	bool whole;
 
+	if (!c->first[0] && check_judge(a, true) == -EILSEQ)
+		fprintf(stderr, "check: %s\n", c->first);
 	gp_usage(a->inner, &u);
 	gp_device_stats(a->dev, &before);
 	a->inner = gp_allocator_destroy(a->inner);
@@ -449,18 +504,19 @@ static void check_fini(struct gp_allocator *a)
 			"check: %zu blocks of %" PRIu64 " bytes were never freed, first 0x%" PRIx64
 			" of request %" PRIu64 "\n",
 			c->shadow.n, c->shadow.bytes, gp_range_set_ceiling(&c->shadow, 0)->addr,
-			gp_range_set_ceiling(&c->shadow, 0)->tag);
+			c->owners.owners[gp_range_set_ceiling(&c->shadow, 0)->tag].request);
+	gp_contents_fini(&c->owners);
 	gp_range_set_fini(&c->shadow);
 	gp_range_set_fini(&c->pending);
 	pthread_mutex_destroy(&c->lock);
 }
 
 static const struct gp_option check_options[] = {
-	{ .name = "fill",
-	  .help = "write every block and look at it again before it is freed",
+	{ .name = "contents",
+	  .help = "fill every block, and compare it when it is freed",
 	  .type = GP_OPTION_BOOL,
-	  .offset = offsetof(struct check, fill),
-	  .default_text = "false" },
+	  .offset = offsetof(struct check, contents),
+	  .default_text = "true" },
 	{ .name = "leaks",
 	  .help = "at the end, tell of blocks that were never freed",
 	  .type = GP_OPTION_BOOL,

@@ -88,7 +88,7 @@ struct gp_run {
 	const char *device;   /* "sim", "cuda" */
 	char device_name[64]; /* "NVIDIA H200", "simulated NVIDIA H200" */
 	enum gp_status status;
-	char why[256];       /* status error: one line; else "" */
+	char why[320];       /* status error: one line; else "" */
 	enum gp_blame blame; /* status error: what ended it */
 
 	struct {

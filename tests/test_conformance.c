@@ -22,7 +22,6 @@
 #include <string.h>
 
 const char *const conformance_checked[] = { "check", NULL };
-static const char *const filled[] = { "check:fill=true", NULL };
 
 void conformance_holes(struct pool *p, uint64_t *seed, unsigned n, uint64_t largest)
 {
@@ -194,7 +193,7 @@ static void contents_are_nobody_elses(void **state)
 	uint64_t seed = 3;
 	struct pool p;
 
-	pool_open(&p, *state, filled, TEST_CAPACITY, 1);
+	pool_open(&p, *state, conformance_checked, TEST_CAPACITY, 1);
 	conformance_holes(&p, &seed, N_BLOCKS, 8 * GP_MIB);
 	pool_free_all(&p);
 	conformance_holes(&p, &seed, N_BLOCKS, 8 * GP_MIB);

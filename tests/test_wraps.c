@@ -226,22 +226,6 @@ static void check_passes_on_what_is_no_violation(void **state)
 	liar_close(&p);
 }
 
-/* Two addresses that are the same memory: here, somebody else writes to a live block. */
-static void check_fill_sees_foreign_writes(void **state)
-{
-	struct gp_block block;
-	struct pool p;
-
-	(void)state;
-	liar_open(&p, "check:fill=true");
-	assert_int_equal(ask(&p, 5 * GP_MIB, &block), 0);
-	assert_int_equal(gp_free(p.a, block.addr), 0);
-	assert_int_equal(ask(&p, 5 * GP_MIB, &block), 0);
-	assert_int_equal(gp_device_memset(p.dev, block.addr + 2 * GP_MIB, 0x5a, 64), 0);
-	caught(&p, gp_free(p.a, block.addr), "through another address");
-	liar_close(&p);
-}
-
 /* What `fn` writes to standard error. */
 static void stderr_of(void (*fn)(void *), void *arg, char *text, size_t size)
 {
@@ -577,7 +561,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(check_catches_bad_blocks),
 		cmocka_unit_test(check_catches_bad_frees),
 		cmocka_unit_test(check_passes_on_what_is_no_violation),
-		cmocka_unit_test(check_fill_sees_foreign_writes),
 		cmocka_unit_test(check_tells_of_leaks_when_asked),
 		cmocka_unit_test(fault_refuses_the_requests_it_is_told_to),
 		cmocka_unit_test(threads_reuses_on_the_same_stream_only),
