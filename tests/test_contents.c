@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Contents of device memory, the same cases on the simulated device and on a GPU: fill and verify
- * at odd sizes and places, their order within a stream, work that takes its time. `test_contents
- * sim` or `test_contents cuda`, which skips where there is no GPU. Takes less than 1 GiB of the
- * card and some seconds.
+ * at odd sizes and places, their order within a stream, work that takes its time. Takes less than
+ * 1 GiB of the card and some seconds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,57 +10,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "both_devices.h"
 
-#include "allocators/device.h"
+#include <errno.h>
+#include <string.h>
 
 #define WORD  UINT64_C(0x1122334455667788)
 #define OTHER UINT64_C(0xFFEEDDCCBBAA9977)
-
-static bool on_cuda;
-
-static int try_open(struct gp_device **out, char *why, size_t why_size)
-{
-	struct gp_device_config cfg = { 0 };
-
-	return on_cuda ? gp_device_open_cuda(&cfg, out, why, why_size)
-		       : gp_device_open_sim(&cfg, out, why, why_size);
-}
-
-static struct gp_device *open_device(void)
-{
-	struct gp_device *dev = NULL;
-	char why[200] = "";
-
-	if (try_open(&dev, why, sizeof(why)))
-		fail_msg("cannot open: %s", why);
-	return dev;
-}
-
-static void good(struct gp_device *dev, int r)
-{
-	if (r)
-		fail_msg("%d: %s", r, gp_device_error(dev));
-}
-
-static uint64_t reserve(struct gp_device *dev, uint64_t size)
-{
-	uint64_t addr = 0;
-
-	good(dev, gp_device_reserve(dev, size, &addr));
-	return addr;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word)
 {
@@ -359,19 +314,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(busy_takes_its_time),
 		cmocka_unit_test(tells_its_speed),
 	};
-	struct gp_device *dev = NULL;
-	char why[200] = "";
 
-	on_cuda = argc == 2 && !strcmp(argv[1], "cuda");
-	if (argc != 2 || (!on_cuda && strcmp(argv[1], "sim"))) {
-		fprintf(stderr, "usage: test_contents sim|cuda\n");
-		return 2;
-	}
-	if (try_open(&dev, why, sizeof(why))) {
-		printf("1..0 # SKIP %s\n", why);
-		return on_cuda ? 0 : 1;
-	}
-	gp_device_close(dev);
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return both_main(argc, argv, tests, GP_ARRAY_LEN(tests));
 }
