@@ -120,6 +120,7 @@ struct gp_run *gp_run_destroy(struct gp_run *run)
 	free(run->label);
 	free(run->options);
 	free(run->windows);
+	free(run->work);
 	gp_oom_destroy(run->oom);
 	free(run);
 	return NULL;
@@ -185,6 +186,12 @@ static int engine_configure(struct gp_job *job)
 		return engine_refuse(job, -EINVAL, "a paced replay runs on one thread");
 	if (cfg->pace > 0 && !engine_has_times(job->trace))
 		return engine_refuse(job, -EINVAL, "the trace has no times to pace a replay by");
+	if (cfg->work.kind && cfg->threads)
+		return engine_refuse(job, -EINVAL, "work is queued by a replay on one thread");
+	if (cfg->work.kind == GP_WORK_BUSY && !cfg->work.busy_ns)
+		return engine_refuse(job, -EINVAL, "work must take some time");
+	if (cfg->work.kind == GP_WORK_RECORDED && !engine_has_times(job->trace))
+		return engine_refuse(job, -EINVAL, "the trace has no times to derive work from");
 	return 0;
 }
 

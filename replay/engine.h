@@ -10,14 +10,29 @@
  *   latency     every call between two time-stamp readings, into histograms
  *   throughput  no timer inside; repeated; median, fastest and slowest
  *
+ * Streams     each stream of the trace is one of the device's. What `reclaim`, `sync` and `trim`
+ *             do they do in every pass, at their place among the events.
  * Time        On a real device a call's latency is what the clock says. On the simulated one it is
  *             the allocator's own time (the clock, less the simulator's own work) plus the
  *             modelled time of the driver calls it made. ns_per_op is the allocator's own time
  *             alone on both; device time stands apart. With several threads a call's latency is
  *             always what the clock says (pass_threads.c).
+ * Work        In the latency pass, paced or not, each block may be put to use after its allocation,
+ *             on its stream and outside the timed call (struct gp_work), so that calls find the
+ *             device at work. Each call of alloc, free or trim then has three times:
+ *               latency      of the host, as ever; waiting for the device is in it
+ *               stall        the part of the call until the last work queued before it had ended,
+ *                            where the call made a driver call that waits for it, which
+ *                            cudaFree and cudaDeviceSynchronize do and no other; else 0
+ *               device idle  the part of the call in which no queued work was left for the device.
+ *                            A call that reaches no driver counts as 0; its own few nanoseconds
+ *                            keep a device waiting as any other code does
+ *             replay/work.h says how they are measured.
  * Failures    A request that fails is counted with its reason; its later free is skipped.
  * Deferred    A block whose free is followed by a `reclaim` is freed at the reclaim: only then is
- *             it reusable, and only until then does it count as load.
+ *             it reusable, and only until then does it count as load. That is the recorded
+ *             moment, by place among the events, also where work is queued here: the work that was
+ *             waited for in the recording is not this.
  */
 #ifndef GP_ENGINE_H
 #define GP_ENGINE_H
@@ -73,6 +88,39 @@ struct gp_window {
 
 struct gp_oom;
 
+enum gp_work_kind {
+	GP_WORK_NONE,
+	GP_WORK_MEMSET,   /* a memset of the block */
+	GP_WORK_BUSY,     /* busy_ns for each */
+	GP_WORK_RECORDED, /* the recorded time until the next allocation, free or reclaim of a
+			   * block of the same stream, at most
+			   * GP_WORK_RECORDED_MAX_NS: beyond that, programs wait for something else */
+};
+
+#define GP_WORK_RECORDED_MAX_NS UINT64_C(1000000)
+
+struct gp_work {
+	enum gp_work_kind kind;
+	uint64_t busy_ns;
+};
+
+const char *gp_work_name(enum gp_work_kind kind); /* "none", "memset", "busy", "recorded" */
+
+/* Calls that have a stall and a device idle time. */
+enum gp_metered {
+	GP_METERED_ALLOC,
+	GP_METERED_FREE,
+	GP_METERED_TRIM, /* trim events of the trace */
+	GP_METERED_N
+};
+
+/* What queued work made the calls cost; zeros are recorded too. */
+struct gp_run_work {
+	struct gp_work work;
+	uint64_t n_pieces; /* that were queued */
+	struct gp_hist stall_ns[GP_METERED_N], idle_ns[GP_METERED_N];
+};
+
 struct gp_option_value {
 	const char *name;
 	char value[GP_OPTION_TEXT_MAX];
@@ -122,6 +170,7 @@ struct gp_run {
 		double time_ns; /* modelled on sim, measured on cuda; those that failed included */
 	} calls[GP_CALL_N];
 	struct gp_hist alloc_ns, free_ns; /* service time */
+	struct gp_run_work *work;         /* NULL: no work was queued */
 	struct {
 		uint64_t ops;
 		double ns_per_op, ns_per_op_min, ns_per_op_max; /* allocator's own */
@@ -163,6 +212,7 @@ struct gp_engine_config {
 	size_t n_wraps;
 	unsigned threads; /* 0: recorded order on one thread */
 	double pace;      /* 0: as fast as possible; 1: recorded speed; 2: twice that */
+	struct gp_work work;
 	const volatile sig_atomic_t *interrupted; /* may be NULL; polled between windows of work */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
 	void *progress_arg;

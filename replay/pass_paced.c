@@ -9,13 +9,15 @@
  *             them would leave that out ("coordinated omission", G. Tene).
  * Waiting     sleep until 100 us before, then watch the counter
  * Simulated   the modelled time of driver calls is let pass for real after the call, so that it
- *             delays what comes behind as the driver would
+ *             delays what comes behind as the driver would; and with work for the device (work.h)
+ *             simulated time is this clock's
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "pass.h"
+#include "work.h"
 
 #define SPIN_NS      100000    /* a sleep may end that much late */
 #define SLEEP_MAX_NS 100000000 /* look at the interrupted flag ten times a second */
@@ -28,6 +30,8 @@ struct paced_pass {
 	uint64_t *addr;    /* [id]; 0: not live */
 	uint64_t start;    /* ticks */
 	uint64_t deadline; /* ticks, of the operation at hand */
+	struct gp_meter meter;
+	uint64_t elapsed_ns; /* told to the simulated device so far */
 };
 
 /* Sleeps for most of the time to the deadline. Each sleep counts from the tick counter again: the
@@ -72,8 +76,24 @@ static uint64_t paced_catch_up(const struct paced_pass *p, uint64_t t0, uint64_t
 	return t1;
 }
 
-static void paced_record(struct paced_pass *p, uint64_t t0, uint64_t t1, struct gp_hist *service,
-			 struct gp_hist *response)
+/* Before a call: the device's work went on while the program waited. */
+static void paced_elapse(struct paced_pass *p)
+{
+	uint64_t now_ns = gp_clock_ns(p->job->clock, gp_clock_between(p->start, gp_ticks()));
+	struct gp_device_stats d;
+	uint64_t known_ns;
+
+	gp_session_stats(&p->s, &d);
+	known_ns = d.model_ns + p->elapsed_ns;
+	if (now_ns <= known_ns)
+		return;
+	gp_device_elapse(p->s.dev, now_ns - known_ns);
+	p->elapsed_ns += now_ns - known_ns;
+}
+
+/* Returns the time of the call. */
+static uint64_t paced_record(struct paced_pass *p, uint64_t t0, uint64_t t1,
+			     struct gp_hist *service, struct gp_hist *response)
 {
 	const struct gp_clock *clock = p->job->clock;
 	uint64_t ns = gp_watch_ns(&p->watch, t0, t1);
@@ -83,49 +103,68 @@ static void paced_record(struct paced_pass *p, uint64_t t0, uint64_t t1, struct 
 	gp_hist_record(response, gp_clock_ns(clock, gp_clock_between(p->deadline, end)));
 	gp_hist_record(&p->job->run->lateness_ns,
 		       gp_clock_ns(clock, gp_clock_between(p->deadline, t0)));
+	return ns;
 }
 
 static int paced_alloc(struct paced_pass *p, const struct gp_action_op *op)
 {
 	struct gp_block block;
-	uint64_t t0 = gp_ticks();
+	uint64_t t0 = gp_ticks(), ns;
 	int r = gp_alloc(p->s.a, &op->req, &block);
 	uint64_t t1 = gp_ticks();
 
 	if (GP_UNLIKELY(r)) {
 		gp_watch_reset(&p->watch);
+		if (p->job->cfg.work.kind)
+			gp_meter_skip(&p->meter);
 		if (r > 0 && p->job->cfg.stop_on_oom)
 			gp_job_stop(p->job);
 		return r;
 	}
 	p->addr[op->id] = block.addr;
-	paced_record(p, t0, t1, &p->job->run->alloc_ns, &p->job->run->response_alloc_ns);
-	return 0;
+	ns = paced_record(p, t0, t1, &p->job->run->alloc_ns, &p->job->run->response_alloc_ns);
+	if (!p->job->cfg.work.kind)
+		return 0;
+	r = gp_meter_alloc(&p->meter, op, block.addr, ns);
+	gp_watch_reset(&p->watch);
+	return r;
 }
 
 static int paced_free(struct paced_pass *p, const struct gp_action_op *op)
 {
 	uint64_t t0 = gp_ticks();
 	int r = gp_session_free(&p->s, op, p->addr[op->id]);
-	uint64_t t1 = gp_ticks();
+	uint64_t t1 = gp_ticks(), ns;
 
 	if (GP_UNLIKELY(r))
 		return r < 0 ? r : -EILSEQ;
-	paced_record(p, t0, t1, &p->job->run->free_ns, &p->job->run->response_free_ns);
+	ns = paced_record(p, t0, t1, &p->job->run->free_ns, &p->job->run->response_free_ns);
+	return p->job->cfg.work.kind ? gp_meter_call(&p->meter, GP_METERED_FREE, ns) : 0;
+}
+
+static int paced_rare(struct paced_pass *p, const struct gp_action_op *op)
+{
+	uint64_t t0 = gp_ticks();
+	int r = gp_session_rare(&p->s, op);
+	uint64_t ns = gp_watch_ns(&p->watch, t0, gp_ticks());
+
+	if (r || !p->job->cfg.work.kind)
+		return r;
+	if (op->action == GP_ACTION_TRIM)
+		return gp_meter_call(&p->meter, GP_METERED_TRIM, ns);
+	gp_meter_skip(&p->meter);
 	return 0;
 }
 
 static int paced_perform(struct paced_pass *p, const struct gp_action_op *op)
 {
-	int r;
-
+	if (p->job->cfg.work.kind && p->watch.modelled)
+		paced_elapse(p);
 	if (op->action == GP_ACTION_ALLOC)
 		return paced_alloc(p, op);
 	if (gp_action_frees(op->action))
 		return p->addr[op->id] ? paced_free(p, op) : 0;
-	r = gp_session_rare(&p->s, op);
-	gp_watch_reset(&p->watch);
-	return r;
+	return paced_rare(p, op);
 }
 
 static void paced_loop(struct paced_pass *p)
@@ -153,21 +192,36 @@ static void paced_loop(struct paced_pass *p)
 	}
 }
 
+static int paced_replay(struct paced_pass *p)
+{
+	struct gp_job *job = p->job;
+	int r = gp_session_begin(job, &p->s);
+
+	if (r)
+		return r;
+	gp_watch_init(&p->watch, job->clock, p->s.dev);
+	if (job->cfg.work.kind)
+		gp_meter_skip(&p->meter);
+	paced_loop(p);
+	if (job->cfg.work.kind)
+		gp_meter_finish(&p->meter);
+	return 0;
+}
+
 int gp_pass_paced(struct gp_job *job)
 {
 	uint32_t n_ids = job->program.n_ids;
 	struct paced_pass p = { .job = job, .addr = calloc(n_ids ? n_ids : 1, sizeof(*p.addr)) };
-	int r;
+	int r = p.addr ? 0 : -ENOMEM;
 
-	if (!p.addr)
-		return -ENOMEM;
 	job->run->paced = true;
-	r = gp_session_begin(job, &p.s);
+	if (!r && job->cfg.work.kind)
+		r = gp_meter_init(&p.meter, job, &p.s);
 	if (!r) {
-		gp_watch_init(&p.watch, job->clock, p.s.dev);
-		paced_loop(&p);
+		r = paced_replay(&p);
+		gp_session_close(job, &p.s);
 	}
-	gp_session_close(job, &p.s);
+	gp_meter_fini(&p.meter);
 	free(p.addr);
 	return r < 0 ? r : 0;
 }

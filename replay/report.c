@@ -89,9 +89,10 @@ static json_t *report_settings(const struct gp_engine_config *config)
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "capacity_bytes",
+	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o}", "capacity_bytes",
 			 whole(config->device_config.capacity), "repeat", whole(config->repeat),
-			 "threads", whole(config->threads), "pace", number(config->pace), "on_oom",
+			 "threads", whole(config->threads), "pace", number(config->pace), "work",
+			 gp_work_name(config->work.kind), "on_oom",
 			 config->stop_on_oom ? "stop" : "skip", "wraps", wraps, "inject",
 			 report_inject(&config->device_config.inject));
 }
@@ -355,6 +356,39 @@ static json_t *report_oom(const struct gp_oom *oom)
 		oom->best < oom->n_settings ? text(oom->settings[oom->best].spec) : json_null());
 }
 
+/* The same with the sum of all values. */
+static json_t *report_total(const struct gp_hist *h)
+{
+	json_t *object = report_hist(h);
+
+	if (object && json_object_set_new(object, "total", whole(h->sum)) != 0) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+static json_t *report_metered(const struct gp_hist hists[GP_METERED_N])
+{
+	return json_pack("{s:o, s:o, s:o}", "alloc", report_total(&hists[GP_METERED_ALLOC]), "free",
+			 report_total(&hists[GP_METERED_FREE]), "trim",
+			 report_total(&hists[GP_METERED_TRIM]));
+}
+
+static int report_work(json_t *object, const struct gp_run_work *w)
+{
+	bool busy = w->work.kind == GP_WORK_BUSY;
+	int r = json_object_set_new(
+		object, "work",
+		json_pack("{s:s, s:o, s:o}", "kind", gp_work_name(w->work.kind), "us",
+			  busy ? number((double)w->work.busy_ns / 1e3) : json_null(), "pieces",
+			  whole(w->n_pieces)));
+
+	r |= json_object_set_new(object, "stall_ns", report_metered(w->stall_ns));
+	r |= json_object_set_new(object, "device_idle_ns", report_metered(w->idle_ns));
+	return r;
+}
+
 /* What only some runs have. */
 static int report_extras(json_t *object, const struct gp_run *run)
 {
@@ -366,6 +400,8 @@ static int report_extras(json_t *object, const struct gp_run *run)
 		r |= json_object_set_new(object, "recording", report_verify(&run->verify));
 	if (run->oom)
 		r |= json_object_set_new(object, "oom", report_oom(run->oom));
+	if (run->work)
+		r |= report_work(object, run->work);
 	if (run->threads)
 		r |= json_object_set_new(object, "threads", whole(run->threads));
 	if (run->paced) {

@@ -22,6 +22,17 @@ static void summary_text(FILE *out, const char *text)
 	}
 }
 
+/* Sums, in the order of enum gp_metered. */
+static void summary_work(FILE *out, const struct gp_run_work *work)
+{
+	fprintf(out, "\t%s", gp_work_name(work ? work->work.kind : GP_WORK_NONE));
+	for (unsigned i = 0; i < GP_METERED_N; i++)
+		fprintf(out, "\t%" PRIu64, work ? work->stall_ns[i].sum : 0);
+	for (unsigned i = 0; i < GP_METERED_N; i++)
+		fprintf(out, "\t%" PRIu64, work ? work->idle_ns[i].sum : 0);
+	fputc('\n', out);
+}
+
 static void summary_run(FILE *out, const struct gp_run *run, uint64_t load_bytes)
 {
 	const struct gp_hist *hists[] = { &run->alloc_ns, &run->free_ns };
@@ -32,7 +43,8 @@ static void summary_run(FILE *out, const struct gp_run *run, uint64_t load_bytes
 	for (size_t i = 0; i < GP_ARRAY_LEN(hists); i++)
 		fprintf(out, "\t%" PRIu64 "\t%" PRIu64, gp_hist_percentile(hists[i], 50),
 			gp_hist_percentile(hists[i], 99));
-	fprintf(out, "\t%.3f\t%.3f\n", run->throughput.ns_per_op, run->throughput.device_ns_per_op);
+	fprintf(out, "\t%.3f\t%.3f", run->throughput.ns_per_op, run->throughput.device_ns_per_op);
+	summary_work(out, run->work);
 }
 
 int gp_report_write_summary(const struct gp_report *report, FILE *out)
@@ -41,7 +53,8 @@ int gp_report_write_summary(const struct gp_report *report, FILE *out)
 
 	fputs("trace\tdevice\tlabel\tstatus\tload_bytes\tpeak_granted_bytes\tpeak_reserved_bytes"
 	      "\tfailures\talloc_p50_ns\talloc_p99_ns\tfree_p50_ns\tfree_p99_ns\tns_per_op"
-	      "\tdevice_ns_per_op\n",
+	      "\tdevice_ns_per_op\twork\talloc_stall_ns\tfree_stall_ns\ttrim_stall_ns"
+	      "\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns\n",
 	      out);
 	for (size_t i = 0; i < report->n_runs; i++) {
 		summary_text(out, gp_report_trace_name(report->trace, name, sizeof(name)));

@@ -66,6 +66,7 @@ int gp_meter_init(struct gp_meter *m, struct gp_job *job, struct gp_session *s)
 		gp_hist_init(&work->stall_ns[i]);
 		gp_hist_init(&work->idle_ns[i]);
 	}
+	work->work = job->cfg.work;
 	job->run->work = work;
 	return job->cfg.work.kind == GP_WORK_RECORDED ? meter_plan(m) : 0;
 }
@@ -85,7 +86,7 @@ static uint64_t meter_work_ns(const struct gp_meter *m, const struct gp_action_o
 	return m->job->cfg.work.busy_ns;
 }
 
-int gp_meter_issue(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr)
+static int meter_queue(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr)
 {
 	struct gp_device *dev = m->s->dev;
 	uint64_t ns = meter_work_ns(m, op);
@@ -183,14 +184,25 @@ int gp_meter_call(struct gp_meter *m, enum gp_metered which, uint64_t ns)
 	else
 		meter_record(m, which, 0, ns); /* there was nothing to do all along */
 	gp_meter_skip(m);
-	return r;
+	return r > 0 ? -EIO : r;
 }
 
-int gp_meter_finish(struct gp_meter *m)
+int gp_meter_alloc(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr, uint64_t ns)
+{
+	int r = gp_meter_call(m, GP_METERED_ALLOC, ns);
+
+	if (!r)
+		r = meter_queue(m, op, addr);
+	return r > 0 ? -EIO : r;
+}
+
+void gp_meter_finish(struct gp_meter *m)
 {
 	int r = 0;
 
 	while (!r && m->n_read < m->n_noted)
 		r = meter_read(m);
-	return r;
+	if (r)
+		gp_job_blame(m->job, GP_BLAME_DEVICE, "after the trace: %s: %s", gp_result_text(r),
+			     gp_device_error(m->s->dev));
 }

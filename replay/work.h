@@ -3,8 +3,8 @@
  * work: GPU work between the calls of a pass, and what it makes the calls cost. engine.h says what
  * is measured; this is how.
  *
- *   allocation     |== timed ==|  gp_meter_call   gp_meter_issue
- *   free, trim     |== timed ==|  gp_meter_call
+ *   allocation     |== timed ==|  gp_meter_alloc: what did it cost? then queues its work
+ *   free, trim     |== timed ==|  gp_meter_call:  what did it cost?
  *
  * After a call that reached the driver, the meter asks the device whether the work is still going
  * on. If so, the call neither waited for it nor kept the device waiting. If not, the lull, from the
@@ -46,13 +46,13 @@ struct gp_meter {
 /* Before the device is opened. 0 or -ENOMEM. */
 int gp_meter_init(struct gp_meter *m, struct gp_job *job, struct gp_session *s);
 void gp_meter_fini(struct gp_meter *m);
-/* Queues the work of allocation `op`, which got this address. 0 or the device's fault. */
-int gp_meter_issue(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr);
 /* A call has ended that took so long by the host's clock. 0 or the device's fault. */
 int gp_meter_call(struct gp_meter *m, enum gp_metered which, uint64_t ns);
+/* The same for allocation `op`, which got this address: then queues its work. */
+int gp_meter_alloc(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr, uint64_t ns);
 /* What happened since does not belong to the next call. */
 void gp_meter_skip(struct gp_meter *m);
-/* After the last call: reads what is left. */
-int gp_meter_finish(struct gp_meter *m);
+/* After the last call: reads what is left; a fault ends the run. */
+void gp_meter_finish(struct gp_meter *m);
 
 #endif

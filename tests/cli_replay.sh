@@ -77,7 +77,7 @@ sim="--device=sim --repeat=1"
 run --help
 [ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --inject= --on-oom= --fail-on-oom --explain --threads= --pace --repeat= --windows= --lenient \
+		--profile= --inject= --on-oom= --fail-on-oom --explain --threads= --pace --work= --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -150,6 +150,37 @@ run $sim --alloc=raw --json=f.json --out=o "$made" "$work/timeless.json"
 [ "$code" -eq 0 ] && [ "$(lines box/f.json)" -eq 2 ] && [ -s box/o/made/result.json ] &&
 	[ -s box/o/timeless/result.json ]
 ok $? "several traces with --out and --json=FILE"
+
+# ---- work for the device ----
+
+# total COLUMN LABEL: of the summary in box/w
+total() {
+	awk -F '\t' -v column="$1" -v label="$2" 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+		$at["label"] == label { print $at[column] }' box/w/summary.tsv
+}
+
+for kind in memset busy:50 busy:0.5 recorded; do
+	run $sim --work=$kind --alloc=raw --alloc=hybrid --out=w "$made"
+	[ "$code" -eq 0 ] && [ ! -s err ] && has out ", with work: $kind" ' stalled -' 'GPU idle' '^stalled: ' &&
+		[ "$(grep -c '"stall_ns": {' box/w/result.json)" -eq 2 ] &&
+		[ "$(grep -c '"device_idle_ns": {' box/w/result.json)" -eq 2 ] &&
+		has box/w/result.json "\"kind\": \"${kind%:*}\"" '"total": ' '"pieces": 200' &&
+		[ "$(total work raw)" = "${kind%:*}" ] && [ "$(total free_stall_ns raw)" -gt 0 ] &&
+		[ "$(total free_stall_ns hybrid)" -eq 0 ]
+	ok $? "--work=$kind: raw waits at its frees, hybrid does not"
+done
+grep '"total"' box/w/result.json >first
+run $sim --work=recorded --alloc=raw --alloc=hybrid --out=w "$made"
+grep '"total"' box/w/result.json >second
+[ "$(lines first)" -eq 12 ] && cmp -s first second
+ok $? "--work: the same stalls a second time"
+run $sim --work=busy:20 --pace=10 --alloc=raw --out=w "$made"
+[ "$code" -eq 0 ] && has out 'paced at 10 times' 'with work: busy:20' && has box/w/result.json '"response_ns"' '"stall_ns"'
+ok $? "--work with --pace"
+run $sim --work=none --alloc=raw --out=w "$made"
+[ "$code" -eq 0 ] && ! grep -q -e stalled -e 'with work' out && ! grep -q stall_ns box/w/result.json &&
+	has box/w/result.json '"work": "none"' && [ "$(total free_stall_ns raw)" -eq 0 ]
+ok $? "--work=none: nothing of it"
 
 # ---- every other option ----
 
@@ -338,6 +369,15 @@ refuses 2 '--pace=0: expected a number' --pace=0 "$made"
 refuses 2 '--pace=nan: expected a number' --pace=nan "$made"
 refuses 2 '--pace: expected without --threads' --pace --threads=2 "$made"
 refuses 2 'has no times' $sim --pace "$work/timeless.json"
+refuses 2 '--work=: expected none, memset, busy:US or recorded' --work= "$made"
+refuses 2 '--work=busy: expected none, memset' --work=busy "$made"
+refuses 2 '--work=0: expected a number' --work=busy:0 "$made"
+refuses 2 '--work=x: expected a number' --work=busy:x "$made"
+refuses 2 '--work=nan: expected a number' --work=busy:nan "$made"
+refuses 2 '--work: expected without --threads' --work=memset --threads=2 "$made"
+refuses 2 '--work=memset: expected without --check' --work=memset --check "$made"
+refuses 2 '--work=memset: expected without --check' --work=memset --wrap=check:leaks=false "$made"
+refuses 2 '--work=recorded: .*has no times' $sim --work=recorded "$work/timeless.json"
 refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
 refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
 refuses 2 'made.json' --device=sim --profile="$made" "$made"

@@ -187,6 +187,35 @@ static void test_below_the_clock(void **state)
 	assert_non_null(strstr(line, " 100 ns"));
 }
 
+/* Columns of their own, for a replay with work for the device. */
+static void test_stalls_are_shown(void **state)
+{
+	struct gp_engine_config config = { .work = { GP_WORK_BUSY, 1500 } };
+	struct fixture *f = *state;
+	struct gp_run_work *work = calloc(1, sizeof(*work));
+	char text[8192], line[512];
+
+	print_table(f, false, text, sizeof(text));
+	assert_null(strstr(text, "stalled"));
+	assert_non_null(work);
+	f->runs[0]->work = work;
+	for (unsigned i = 0; i < GP_METERED_N; i++) {
+		gp_hist_init(&work->stall_ns[i]);
+		gp_hist_init(&work->idle_ns[i]);
+		gp_hist_record(&work->stall_ns[i], 2000000);
+		gp_hist_record(&work->idle_ns[i], 11000);
+	}
+	f->report.config = &config;
+	print_table(f, false, text, sizeof(text));
+	find_line(text, "tiny: ", line, sizeof(line));
+	assert_non_null(strstr(line, ", with work: busy:1.5 us"));
+	find_line(text, "buddy ", line, sizeof(line));
+	assert_non_null(strstr(line, " 6 ms "));
+	assert_non_null(strstr(line, " 2 ms "));
+	assert_non_null(strstr(line, " 33 us "));
+	assert_non_null(strstr(text, "- stalled -"));
+}
+
 /* Threads wait for each other, and the simulated driver's time is in no call then. */
 static void test_threads_are_explained(void **state)
 {
@@ -214,6 +243,7 @@ int main(void)
 		TEST(test_settings_are_told),
 		TEST(test_narrow_terminals),
 		TEST(test_below_the_clock),
+		TEST(test_stalls_are_shown),
 		TEST(test_threads_are_explained),
 	};
 

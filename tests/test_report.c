@@ -172,6 +172,47 @@ static void test_paced_runs_have_more(void **state)
 	json_decref(document);
 }
 
+static struct gp_run_work *make_work(void)
+{
+	struct gp_run_work *work = calloc(1, sizeof(*work));
+
+	assert_non_null(work);
+	work->work = (struct gp_work){ GP_WORK_BUSY, 1500 };
+	work->n_pieces = 20;
+	for (unsigned i = 0; i < GP_METERED_N; i++) {
+		gp_hist_init(&work->stall_ns[i]);
+		gp_hist_init(&work->idle_ns[i]);
+	}
+	gp_hist_record(&work->stall_ns[GP_METERED_FREE], 700);
+	gp_hist_record(&work->stall_ns[GP_METERED_FREE], 0);
+	gp_hist_record(&work->idle_ns[GP_METERED_TRIM], 30);
+	return work;
+}
+
+static void test_runs_with_work_have_more(void **state)
+{
+	struct fixture *f = *state;
+	json_t *document, *run, *work, *stall;
+
+	f->runs[0]->work = make_work();
+	document = load_document(&f->report);
+	run = json_array_get(json_object_get(document, "runs"), 0);
+	work = json_object_get(run, "work");
+	assert_string_equal(string_at(work, "kind"), "busy");
+	assert_true(json_number_value(json_object_get(work, "us")) == 1.5);
+	assert_int_equal(json_integer_value(json_object_get(work, "pieces")), 20);
+	stall = json_object_get(json_object_get(run, "stall_ns"), "free");
+	assert_int_equal(json_integer_value(json_object_get(stall, "total")), 700);
+	assert_int_equal(json_integer_value(json_object_get(stall, "count")), 2);
+	assert_int_equal(json_integer_value(json_object_get(stall, "p50")), 0);
+	stall = json_object_get(json_object_get(run, "device_idle_ns"), "trim");
+	assert_int_equal(json_integer_value(json_object_get(stall, "max")), 30);
+	run = json_array_get(json_object_get(document, "runs"), 1);
+	assert_null(json_object_get(run, "work"));
+	assert_null(json_object_get(run, "stall_ns"));
+	json_decref(document);
+}
+
 /* File names and traces may hold any byte, figures may be no number: still JSON. */
 static void test_hostile_content_is_still_json(void **state)
 {
@@ -345,6 +386,7 @@ static void test_summary(void **state)
 	free(f->trace.name);
 	f->trace.name = copy("a\tb\n\"c\"");
 	f->runs[0]->throughput.device_ns_per_op = 2.5;
+	f->runs[0]->work = make_work();
 	assert_int_equal(gp_report_write_summary(&f->report, file), 0);
 	rewind(file);
 	for (unsigned i = 0; i < N_RUNS + 1; i++) {
@@ -357,7 +399,9 @@ static void test_summary(void **state)
 		else
 			assert_int_equal(strncmp(line, "a?b?'c'\t", 8), 0);
 		if (i == 1)
-			assert_non_null(strstr(line, "\t2.500\n"));
+			assert_non_null(strstr(line, "\t2.500\tbusy\t0\t700\t0\t0\t0\t30\n"));
+		if (i == 2)
+			assert_non_null(strstr(line, "\tnone\t0\t0\t0\t0\t0\t0\n"));
 	}
 	assert_null(fgets(line, sizeof(line), file));
 	fclose(file);
@@ -434,6 +478,7 @@ int main(void)
 		TEST(test_keys_of_the_contract),
 		TEST(test_values),
 		TEST(test_paced_runs_have_more),
+		TEST(test_runs_with_work_have_more),
 		TEST(test_hostile_content_is_still_json),
 		TEST(test_one_line_documents),
 		TEST(test_partial_and_skipped),

@@ -105,6 +105,38 @@ static double cell_device_calls(const struct gp_run *run, char *text)
 	return (double)calls;
 }
 
+/* Of calls of alloc, free and trim together. */
+static double cell_stalled(const struct gp_run *run, char *text)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; run->work && i < GP_METERED_N; i++)
+		sum += (double)run->work->stall_ns[i].sum;
+	cli_time(text, sum);
+	return run->work ? sum : NAN;
+}
+
+static double cell_longest(const struct gp_run *run, char *text)
+{
+	uint64_t max = 0;
+
+	for (unsigned i = 0; run->work && i < GP_METERED_N; i++)
+		if (run->work->stall_ns[i].count)
+			max = gp_max_u64(max, run->work->stall_ns[i].max);
+	cli_time(text, (double)max);
+	return run->work ? (double)max : NAN;
+}
+
+static double cell_idle(const struct gp_run *run, char *text)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; run->work && i < GP_METERED_N; i++)
+		sum += (double)run->work->idle_ns[i].sum;
+	cli_time(text, sum);
+	return run->work ? sum : NAN;
+}
+
 static double cell_failed(const struct gp_run *run, char *text)
 {
 	if (run->failures.count)
@@ -134,6 +166,9 @@ const struct column columns[N_COLUMNS] = {
 	{ "own", "per op", cell_own, true, false },
 	{ "device", "time", cell_device_time, true, false },
 	{ "device", "calls", cell_device_calls, true, false },
+	{ COLUMN_WORK, "total", cell_stalled, true, false },
+	{ COLUMN_WORK, "longest", cell_longest, true, false },
+	{ COLUMN_WORK, "GPU idle", cell_idle, true, false },
 	{ NULL, "failed", cell_failed, false, false },
 	{ NULL, "status", cell_status, false, false },
 };

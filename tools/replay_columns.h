@@ -10,9 +10,10 @@
 
 #define COLUMN_TEXT 40u
 
-#define N_COLUMNS     14
+#define N_COLUMNS     17
 #define COLUMN_STATUS (N_COLUMNS - 1)
 #define COLUMN_FAILED (N_COLUMNS - 2)
+#define COLUMN_WORK   "stalled" /* a group: of runs with --work */
 
 struct column {
 	const char *group; /* the same word in neighbours joins them; NULL: none from here on */

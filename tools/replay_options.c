@@ -16,6 +16,8 @@
 #define REPEAT_MAX  10000u
 #define WINDOWS_MAX 10000000u /* 270 bytes each in memory, as much again in the file */
 #define THREADS_MAX 1024u
+#define WORK_MIN_US 0.1
+#define WORK_MAX_US 1e6
 #define PACE_MIN    1e-3
 #define PACE_MAX    1e6
 #define SLOW_MAX_NS UINT64_C(60000000000) /* a minute: on a GPU it is waited for */
@@ -202,6 +204,31 @@ static bool parse_pace(void *ctx, const char *name, const char *value)
 	return cli_real(name, value ? value : "1", PACE_MIN, PACE_MAX, &o->pace);
 }
 
+static bool parse_work(void *ctx, const char *name, const char *value)
+{
+	static const char *const kinds[] = {
+		[GP_WORK_NONE] = "none",
+		[GP_WORK_MEMSET] = "memset",
+		[GP_WORK_BUSY] = "busy:US",
+		[GP_WORK_RECORDED] = "recorded",
+		NULL,
+	};
+	struct replay_options *o = ctx;
+	unsigned kind;
+	double us;
+
+	if (strncmp(value, "busy:", 5) == 0) {
+		if (!cli_real(name, value + 5, WORK_MIN_US, WORK_MAX_US, &us))
+			return false;
+		o->work = (struct gp_work){ GP_WORK_BUSY, (uint64_t)(us * 1e3 + 0.5) };
+		return true;
+	}
+	if (!cli_choice(name, value, kinds, &kind))
+		return false;
+	o->work = (struct gp_work){ .kind = kind };
+	return true;
+}
+
 static bool parse_on_oom(void *ctx, const char *name, const char *value)
 {
 	static const char *const choices[] = { "skip", "stop", NULL };
@@ -252,6 +279,7 @@ static const struct cli_option options[] = {
 	{ "explain", NULL, "why the first request fails, and what helps", parse_flag },
 	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
+	{ "work", "none|memset|busy:US|recorded", "GPU work behind each allocation", parse_work },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
 	{ "windows", "N", "lines in the curve, at most (2000)", parse_windows },
 	READ_OPTIONS,
@@ -286,6 +314,14 @@ static bool any_torch(const struct replay_options *o)
 {
 	for (size_t i = 0; i < o->n_specs; i++)
 		if (replay_is_torch(o->specs[i]))
+			return true;
+	return false;
+}
+
+static bool any_check(const struct replay_options *o)
+{
+	for (size_t i = 0; i < o->n_wraps; i++)
+		if (strcspn(o->wraps[i], ":") == 5 && strncmp(o->wraps[i], "check", 5) == 0)
 			return true;
 	return false;
 }
@@ -366,6 +402,15 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 	}
 	if (o->threads && o->pace > 0) {
 		cli_error("--pace: expected without --threads: pace is kept on one thread");
+		return CLI_USAGE;
+	}
+	if (o->work.kind && o->threads) {
+		cli_error("--work: expected without --threads: work is queued by one thread");
+		return CLI_USAGE;
+	}
+	if (o->work.kind == GP_WORK_MEMSET && any_check(o)) {
+		cli_error("--work=memset: expected without --check, whose pattern in the blocks it "
+			  "would overwrite");
 		return CLI_USAGE;
 	}
 	if (o->n_specs == 0 &&

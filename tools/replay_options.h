@@ -8,6 +8,7 @@
 #include "allocators/device.h"
 #include "cli.h"
 #include "read_options.h"
+#include "replay/engine.h"
 
 enum replay_device {
 	REPLAY_DEVICE_AUTO,
@@ -34,6 +35,7 @@ struct replay_options {
 	const char *json_file; /* ... or as well, in this file */
 	uint64_t repeat, windows, threads;
 	double pace; /* 0: as fast as possible */
+	struct gp_work work;
 	bool stop_on_oom, fail_on_oom, explain, list;
 	bool verify; /* each `torch` against what the trace recorded */
 };

@@ -42,15 +42,23 @@ static int load_traces(struct replay_setup *s, const struct replay_options *o, c
 	return -1;
 }
 
-/* A trace without times gives no pace. */
+static bool has_times(const struct gp_trace *t)
+{
+	return t->n_events && t->events[t->n_events - 1].t_ns > 0;
+}
+
+/* A trace without times gives no pace, and does not say how long blocks were used. */
 static int check_times(const struct replay_setup *s, const struct replay_options *o)
 {
-	for (size_t i = 0; i < s->n_jobs && o->pace > 0; i++) {
+	bool recorded = o->work.kind == GP_WORK_RECORDED;
+
+	for (size_t i = 0; i < s->n_jobs && (recorded || o->pace > 0); i++) {
 		const struct gp_trace *t = s->jobs[i].trace;
 
-		if (t->n_events && t->events[t->n_events - 1].t_ns > 0)
+		if (has_times(t))
 			continue;
-		cli_error("--pace: %s has no times, expected \"t\" in its events", t->path);
+		cli_error("--%s: %s has no times, expected \"t\" in its events",
+			  o->pace > 0 ? "pace" : "work=recorded", t->path);
 		return CLI_USAGE;
 	}
 	return -1;
@@ -297,6 +305,7 @@ int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o,
 			.n_wraps = o->n_wraps,
 			.threads = (unsigned)o->threads,
 			.pace = o->pace,
+			.work = o->work,
 			.progress = on_replay,
 			.progress_arg = s,
 		},

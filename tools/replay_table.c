@@ -93,9 +93,22 @@ static void blur(struct cell *cell, double step_ns)
 	snprintf(cell->text, sizeof(cell->text), "<%.0f ns", ceil(step_ns));
 }
 
+static void hide_group(struct table *t, const char *group)
+{
+	for (size_t c = 0; columns[c].group; c++)
+		t->hidden[c] |= strcmp(columns[c].group, group) == 0;
+}
+
+static bool any_work(const struct table *t)
+{
+	return t->report->config && t->report->config->work.kind;
+}
+
 static void fill(struct table *t)
 {
 	t->hidden[COLUMN_STATUS] = true;
+	if (!any_work(t))
+		hide_group(t, COLUMN_WORK);
 	for (size_t i = 0; i < t->report->n_runs; i++) {
 		if (t->report->runs[i]->status != GP_STATUS_OK)
 			t->hidden[COLUMN_STATUS] = false;
@@ -125,12 +138,6 @@ static size_t table_width(const struct table *t)
 	for (size_t c = 0; c < N_COLUMNS; c++)
 		width += t->hidden[c] ? 0 : t->widths[c] + 2;
 	return width - 2;
-}
-
-static void hide_group(struct table *t, const char *group)
-{
-	for (size_t c = 0; columns[c].group; c++)
-		t->hidden[c] |= strcmp(columns[c].group, group) == 0;
 }
 
 /* Hides what one can do without for as long as a line does not fit; 0 columns: any line does. */
@@ -264,10 +271,20 @@ static void print_injection(const struct table *t, const struct gp_injection *in
 		fprintf(t->out, ", leaking %s at each release", cli_bytes(n, inject->lose_bytes));
 }
 
+/* As --work has it. */
+static const char *work_text(const struct gp_work *work, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s", gp_work_name(work->kind));
+	if (work->kind == GP_WORK_BUSY)
+		snprintf(buf, size, "busy:%g us", (double)work->busy_ns / 1e3);
+	return buf;
+}
+
 /* What makes these figures others than those of a plain replay. */
 static void print_settings(const struct table *t)
 {
 	const struct gp_engine_config *config = t->report->config;
+	char work[64];
 
 	if (!config)
 		return;
@@ -276,6 +293,8 @@ static void print_settings(const struct table *t)
 		fprintf(t->out, ", %u thread%s", config->threads, config->threads > 1 ? "s" : "");
 	if (config->pace > 0)
 		fprintf(t->out, ", paced at %g times recorded speed", config->pace);
+	if (config->work.kind)
+		fprintf(t->out, ", with work: %s", work_text(&config->work, work, sizeof(work)));
 	for (size_t i = 0; i < config->n_wraps; i++)
 		fprintf(t->out, "%s%s", i ? ", " : "; times include: ", config->wraps[i]);
 }
@@ -423,6 +442,10 @@ static const char *times_text(const struct table *t)
 	       " measured.\n";
 }
 
+static const char work_legend[] =
+	"stalled: time that calls waited for queued work of the device; GPU idle: that it had none"
+	" left during calls.\nAll of that is from the latency pass; device time and calls are not.\n";
+
 static void print_legend(const struct table *t)
 {
 	fprintf(t->out,
@@ -431,8 +454,8 @@ static void print_legend(const struct table *t)
 		"internal: rounding inside blocks, external: free memory not in one piece, both at the"
 		" peak. alloc, free: latency\n"
 		"of a call with the driver calls it makes; own per op: the allocator's code alone;"
-		" device: all driver calls.\n%s%s",
-		paint(t, DIM), times_text(t), paint(t, PLAIN));
+		" device: all driver calls.\n%s%s%s",
+		paint(t, DIM), any_work(t) ? work_legend : "", times_text(t), paint(t, PLAIN));
 }
 
 void replay_table_print(FILE *out, const struct gp_report *report, bool colour, unsigned n_columns)
