@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocators/device_profile.h"
 #include "explain.h"
 #include "report.h"
 
@@ -75,9 +76,21 @@ static json_t *report_inject(const struct gp_injection *inject)
 			 whole(inject->slow_ns), "lose_bytes", whole(inject->lose_bytes));
 }
 
-/* What else than the runs' own options has a say in the figures. */
-static json_t *report_settings(const struct gp_engine_config *config)
+/* The cost model of what is simulated; null: nothing is. */
+static json_t *report_profile(const struct gp_report *report)
 {
+	const struct gp_profile *p = report->config->device_config.profile;
+
+	for (size_t i = 0; i < report->n_runs; i++)
+		if (strcmp(report->runs[i]->device, "sim") == 0)
+			return text(p ? p->name : gp_profile_builtin()->name);
+	return json_null();
+}
+
+/* What else than the runs' own options has a say in the figures. */
+static json_t *report_settings(const struct gp_report *report)
+{
+	const struct gp_engine_config *config = report->config;
 	json_t *wraps;
 
 	if (!config)
@@ -89,7 +102,8 @@ static json_t *report_settings(const struct gp_engine_config *config)
 			return NULL;
 		}
 	}
-	return json_pack("{s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o}", "capacity_bytes",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o}", "profile",
+			 report_profile(report), "capacity_bytes",
 			 whole(config->device_config.capacity), "repeat", whole(config->repeat),
 			 "threads", whole(config->threads), "pace", number(config->pace), "work",
 			 gp_work_name(config->work.kind), "on_oom",
@@ -421,11 +435,12 @@ static json_t *report_run(const struct gp_run *run)
 		" s:{s:o, s:o, s:o}}",
 		"allocator", text(run->allocator), "spec", text(run->spec), "label",
 		text(run->label), "options", report_options(run), "device", text(run->device),
-		"device_name", text(run->device_name), "status", gp_status_name(run->status), "memory", report_memory(run),
-		"fragmentation", report_fragmentation(run), "failures", report_failures(run),
-		"driver", report_driver(run), "latency_ns", "alloc", report_hist(&run->alloc_ns),
-		"free", report_hist(&run->free_ns), "throughput", report_throughput(run), "files",
-		"curve", file_name(run->label, ".curve.tsv"), "alloc_hgrm",
+		"device_name", text(run->device_name), "status", gp_status_name(run->status),
+		"memory", report_memory(run), "fragmentation", report_fragmentation(run),
+		"failures", report_failures(run), "driver", report_driver(run), "latency_ns",
+		"alloc", report_hist(&run->alloc_ns), "free", report_hist(&run->free_ns),
+		"throughput", report_throughput(run), "files", "curve",
+		file_name(run->label, ".curve.tsv"), "alloc_hgrm",
 		file_name(run->label, ".alloc.hgrm"), "free_hgrm",
 		file_name(run->label, ".free.hgrm"));
 
@@ -436,7 +451,79 @@ static json_t *report_run(const struct gp_run *run)
 	return object;
 }
 
+static json_t *report_both(uint64_t cuda, uint64_t sim)
+{
+	return json_pack("{s:o, s:o}", "cuda", whole(cuda), "sim", whole(sim));
+}
+
+static json_t *report_parting(const struct gp_mirror *m)
+{
+	if (!m->parting.what)
+		return json_null();
+	return json_pack("{s:o, s:o, s:s, s:o, s:o}", "first_event", whole(m->parting.first_event),
+			 "last_event", whole(m->parting.last_event), "what", m->parting.what,
+			 "cuda", whole(m->parting.cuda), "sim", whole(m->parting.sim));
+}
+
+/* Of the kinds of call that either run made: how many, how long, and simulated over real. */
+static int report_mirror_calls(const struct gp_mirror *m, json_t *calls, json_t *ns, json_t *ratio)
+{
+	int r = json_object_set_new(ratio, "all", number(gp_mirror_ratio(m->cuda_ns, m->sim_ns)));
+
+	r |= json_object_set_new(
+		ns, "all",
+		json_pack("{s:o, s:o}", "cuda", number(m->cuda_ns), "sim", number(m->sim_ns)));
+	for (unsigned i = 0; i < GP_CALL_N; i++) {
+		const struct gp_call_use *a = &m->cuda->calls[i], *b = &m->sim->calls[i];
+		const char *name = gp_call_name((enum gp_call)i);
+
+		if (!a->count && !b->count)
+			continue;
+		r |= json_object_set_new(calls, name, report_both(a->count, b->count));
+		r |= json_object_set_new(ns, name,
+					 json_pack("{s:o, s:o}", "cuda", number(a->time_ns), "sim",
+						   number(b->time_ns)));
+		r |= json_object_set_new(ratio, name,
+					 number(gp_mirror_ratio(a->time_ns, b->time_ns)));
+	}
+	return r;
+}
+
+static json_t *report_mirror(const struct gp_mirror *m)
+{
+	json_t *calls = json_object(), *ns = json_object(), *ratio = json_object();
+	int r = report_mirror_calls(m, calls, ns, ratio);
+	json_t *object = json_pack(
+		"{s:o, s:o, s:{s:o, s:o}, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"allocator", text(m->cuda->allocator), "spec", text(m->cuda->spec), "labels",
+		"cuda", text(m->cuda->label), "sim", text(m->sim->label), "complete", (int)m->whole,
+		"memory_must_match", (int)m->must_match, "memory_equal", (int)m->memory_equal,
+		"peak_reserved_bytes",
+		report_both(m->cuda->memory.peak_reserved, m->sim->memory.peak_reserved),
+		"end_reserved_bytes",
+		report_both(m->cuda->memory.end_reserved, m->sim->memory.end_reserved),
+		"peak_granted_bytes",
+		report_both(m->cuda->memory.peak_granted, m->sim->memory.peak_granted), "failures",
+		report_both(m->cuda->failures.count, m->sim->failures.count), "first_difference",
+		report_parting(m), "calls", calls, "time_ns", ns, "time_ratio", ratio, "worst_call",
+		m->worst < GP_CALL_N ? text(gp_call_name(m->worst)) : json_null());
+
+	if (!r)
+		return object;
+	json_decref(object);
+	return NULL;
+}
+
 /* clang-format on */
+
+static json_t *report_mirrors(const struct gp_report *report)
+{
+	json_t *mirrors = json_array();
+
+	for (size_t i = 0; i < report->n_mirrors; i++)
+		append(&mirrors, report_mirror(&report->mirrors[i]));
+	return mirrors;
+}
 
 static json_t *report_runs(const struct gp_report *report)
 {
@@ -457,11 +544,17 @@ char *gp_report_json(const struct gp_report *report, bool one_line)
 	json_t *document = json_pack("{s:s, s:i, s:b, s:o, s:o, s:o, s:o}", "gpupool", GP_VERSION,
 				     "schema", REPORT_SCHEMA, "partial", report->partial != NULL,
 				     "environment", report_environment(report->environment),
-				     "settings", report_settings(report->config), "trace",
+				     "settings", report_settings(report), "trace",
 				     report_trace(report->trace), "runs", report_runs(report));
-	char *body = document ? json_dumps(document, flags) : NULL;
-	char *line = NULL;
+	char *body = NULL, *line = NULL;
 
+	if (document && report->n_mirrors &&
+	    json_object_set_new(document, "mirror", report_mirrors(report)) != 0) {
+		json_decref(document);
+		return NULL;
+	}
+	if (document)
+		body = json_dumps(document, flags);
 	if (body) {
 		size_t length = strlen(body);
 

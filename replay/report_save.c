@@ -21,7 +21,7 @@
 #include "report.h"
 
 #define FILES_PER_RUN    3u
-#define FILES_PER_REPORT 2u
+#define FILES_PER_REPORT 3u
 #define STEM_MAX         100u /* bytes; a file system takes 255, and labels and endings follow */
 
 /* ---- names ---- */
@@ -78,15 +78,26 @@ static bool label_taken(struct gp_run **runs, size_t n, const char *label)
 	return false;
 }
 
+static bool any_on_gpu(struct gp_run **runs, size_t n_runs)
+{
+	for (size_t i = 0; i < n_runs; i++)
+		if (strcmp(runs[i]->device, "cuda") == 0)
+			return true;
+	return false;
+}
+
 int gp_report_label(struct gp_run **runs, size_t n_runs)
 {
+	bool apart = any_on_gpu(runs, n_runs);
+
 	for (size_t i = 0; i < n_runs; i++) {
+		const char *where = apart && strcmp(runs[i]->device, "sim") == 0 ? "-sim" : "";
 		char label[64];
 		char *copy;
 
-		snprintf(label, sizeof(label), "%.40s", runs[i]->allocator);
+		snprintf(label, sizeof(label), "%.40s%s", runs[i]->allocator, where);
 		for (unsigned n = 2; label_taken(runs, i, label); n++)
-			snprintf(label, sizeof(label), "%.40s-%u", runs[i]->allocator, n);
+			snprintf(label, sizeof(label), "%.40s%s-%u", runs[i]->allocator, where, n);
 		copy = strdup(label);
 		if (!copy)
 			return -ENOMEM;
@@ -183,12 +194,13 @@ static int save_run(struct file_set *set, const struct gp_run *run)
 	return r;
 }
 
-static int save_summary(struct file_set *set, const struct gp_report *report)
+static int save_table(struct file_set *set, const struct gp_report *report, const char *stem,
+		      int (*write)(const struct gp_report *report, FILE *out))
 {
-	int r = set_open(set, "summary", ".tsv");
+	int r = set_open(set, stem, ".tsv");
 
 	if (!r)
-		r = set_finish(set, gp_report_write_summary(report, set->files[set->n - 1].stream));
+		r = set_finish(set, write(report, set->files[set->n - 1].stream));
 	return r;
 }
 
@@ -213,7 +225,9 @@ static int save_all(struct file_set *set, const struct gp_report *report)
 	for (size_t i = 0; i < report->n_runs && !r; i++)
 		r = save_run(set, report->runs[i]);
 	if (!r)
-		r = save_summary(set, report);
+		r = save_table(set, report, "summary", gp_report_write_summary);
+	if (!r && report->n_mirrors)
+		r = save_table(set, report, "mirror", gp_report_write_mirror);
 	if (!r)
 		r = save_document(set, report);
 	for (size_t i = 0; i < set->n && !r; i++) {

@@ -77,7 +77,7 @@ sim="--device=sim --repeat=1"
 run --help
 [ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --inject= --on-oom= --fail-on-oom --explain --threads= --pace --work= --repeat= --windows= --lenient \
+		--profile= --mirror --inject= --on-oom= --fail-on-oom --explain --threads= --pace --work= --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -290,6 +290,18 @@ else
 	ok $? "--device=cuda without a GPU: exit 3, one line, nothing written"
 fi
 
+run --repeat=1 --mirror --alloc=segregated --alloc=raw "$made"
+if [ "$code" -eq 0 ]; then
+	has out '^segregated .* same ' '^raw ' ' and simulated$' 'ratio' &&
+		has box/gpupool-out/made/result.json '"label": "raw-sim"' '"memory_equal": true' &&
+		has box/gpupool-out/made/mirror.tsv '^label	call	' '^segregated	all	.*	equal	must$'
+	ok $? "--mirror"
+else
+	[ "$code" -eq 3 ] && [ "$(lines err)" -eq 1 ] && has err '^gpupool-replay: --mirror needs a GPU: ' &&
+		nothing_written
+	ok $? "--mirror without a GPU: exit 3, one line, nothing written"
+fi
+
 # ---- --verify-recording ----
 
 recorded=$traces/tiny_recording.json
@@ -382,6 +394,7 @@ refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
 refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
 refuses 2 'made.json' --device=sim --profile="$made" "$made"
 refuses 2 '--profile=x: a cost model is for --device=sim' --profile=x --device=cuda "$made"
+refuses 2 '--mirror: expected without --device=sim' $sim --mirror "$made"
 for inject in lost lost:0 lost:x lots:3 : '' slow:3 slow:3: slow:x:3 fail:-1 leak:many sticky:1:2; do
 	refuses 2 '--inject.*: expected' $sim --inject="$inject" "$made"
 done

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "report_fixture.h"
+#include "tools/replay_mirror.h"
 #include "tools/replay_table.h"
 
 static void print_columns(const struct fixture *f, bool colour, unsigned n_columns, char *text,
@@ -88,6 +89,37 @@ static void test_marks(void **state)
 
 	print_table(f, true, text, sizeof(text));
 	assert_non_null(strstr(text, "\033[1;32m5 ns\033[0m*"));
+}
+
+/* The same with the GPU: who is off, and by what. */
+static void test_mirror(void **state)
+{
+	struct fixture *f = *state;
+	struct gp_mirror m;
+	char text[4096] = "", line[256];
+	FILE *file = tmpfile();
+
+	assert_non_null(file);
+	f->runs[0]->calls[GP_CALL_MAP] = (struct gp_call_use){ 12, 2e6 };
+	f->runs[1]->calls[GP_CALL_MAP] = (struct gp_call_use){ 12, 1e6 };
+	f->runs[1]->calls[GP_CALL_CREATE] = (struct gp_call_use){ 3, 1e5 };
+	gp_mirror_compare(f->runs[0], f->runs[1], &m);
+	f->report.mirrors = &m;
+	f->report.n_mirrors = 1;
+	replay_mirror_print(file, &f->report, true);
+	rewind(file);
+	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+	fclose(file);
+	assert_non_null(strstr(text, ": 40 events, load 1000 MiB, on a device and simulated\n"));
+	find_line(text, "buddy ", line, sizeof(line));
+	/* No window is compared, but one of the two failed requests. */
+	assert_string_equal(line, "buddy      1.22 GiB   \033[1;31m1.22 GiB\033[0m   12         15"
+				  "  2 ms    1.10 ms   0.55  map   2 ms       1 ms   0.50");
+	find_line(text, "  buddy ", line, sizeof(line));
+	assert_string_equal(line, "  buddy      0 requests failed on the GPU, 3 simulated; "
+				  "\033[1;31mmust be the same\033[0m");
+	find_line(text, "  raw ", line, sizeof(line));
+	assert_non_null(strstr(line, "block overlaps"));
 }
 
 static void test_table_without_runs(void **state)
@@ -237,6 +269,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_table),
 		TEST(test_marks),
+		TEST(test_mirror),
 		TEST(test_table_without_runs),
 		TEST(test_nobody_kept_the_job_alive),
 		TEST(test_hint_quotes_what_a_shell_would_split),

@@ -17,12 +17,14 @@
 #include "replay/verify.h"
 #include "replay_explain.h"
 #include "replay_list.h"
+#include "replay_mirror.h"
 #include "replay_setup.h"
 #include "replay_table.h"
 
 struct replay {
 	struct replay_options options;
 	struct replay_setup setup;
+	struct gp_mirror *mirrors; /* --mirror: of the trace at hand */
 	FILE *documents; /* --json=FILE: what will be its content, in memory until all is there */
 	char *documents_text;
 	size_t documents_size;
@@ -87,29 +89,61 @@ static int verify(const struct replay *r, const struct gp_trace *trace, struct g
 	return CLI_FAILED;
 }
 
+/* Adds a run to the report. NULL: a fault that would meet every other run too. */
+static struct gp_run *run_one(struct replay *r, struct gp_report *report, const char *spec,
+			      const struct gp_engine_config *engine, int *code)
+{
+	struct gp_run *run = NULL;
+	char why[256] = "";
+	int err;
+
+	r->setup.running = spec;
+	err = gp_engine_run(report->trace, spec, engine, &run, why, sizeof(why));
+	cli_progress_clear();
+	if (err) {
+		cli_error("%s: %s", spec, why[0] ? why : gp_result_text(err));
+		report->partial = "not every run could be made";
+		*code = graver(*code, err == -EINVAL || err == -ENOMEM ? CLI_USAGE : CLI_DEVICE);
+		return NULL;
+	}
+	report->runs[report->n_runs++] = run;
+	*code = graver(*code, judge(r, run));
+	return run;
+}
+
+/* The run again, on the simulated device, and how the two compare. false: as run_one. */
+static bool mirror(struct replay *r, struct gp_report *report, const struct gp_run *cuda, int *code)
+{
+	struct gp_mirror *m = &r->mirrors[report->n_mirrors];
+	struct gp_run *sim = run_one(r, report, cuda->spec, &r->setup.mirror, code);
+	char text[200];
+
+	if (!sim)
+		return false;
+	gp_mirror_compare(cuda, sim, m);
+	report->n_mirrors++;
+	if (!gp_mirror_is_wrong(m))
+		return true;
+	replay_mirror_parting(m, text, sizeof(text));
+	cli_error("%s: %s", cuda->spec, text);
+	*code = graver(*code, CLI_FAILED);
+	return true;
+}
+
 /* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */
 static int run_all(struct replay *r, struct gp_report *report)
 {
 	int code = CLI_OK;
-	char why[256] = "";
 
 	for (size_t i = 0; i < r->options.n_specs && !is_interrupted(r); i++) {
-		const char *spec = r->options.specs[i];
-		struct gp_run *run = NULL;
-		int err;
+		struct gp_run *run =
+			run_one(r, report, r->options.specs[i], &r->setup.engine, &code);
 
-		r->setup.running = spec;
-		err = gp_engine_run(report->trace, spec, &r->setup.engine, &run, why, sizeof(why));
-		cli_progress_clear();
-		if (err) {
-			cli_error("%s: %s", spec, why[0] ? why : gp_result_text(err));
-			report->partial = "the device is gone";
-			return graver(code,
-				      err == -EINVAL || err == -ENOMEM ? CLI_USAGE : CLI_DEVICE);
-		}
-		report->runs[report->n_runs++] = run;
-		code = graver(code, judge(r, run));
+		if (!run)
+			return code;
 		code = graver(code, verify(r, report->trace, run));
+		if (r->options.mirror && !is_interrupted(r) && !mirror(r, report, run, &code))
+			return code;
 	}
 	if (is_interrupted(r))
 		report->partial = "interrupted";
@@ -131,7 +165,10 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 	if (r->options.json) {
 		fputs(json, stdout);
 	} else {
-		replay_table_print(stdout, report, cli_colour(stdout), cli_columns(stdout));
+		if (r->options.mirror)
+			replay_mirror_print(stdout, report, cli_colour(stdout));
+		else
+			replay_table_print(stdout, report, cli_colour(stdout), cli_columns(stdout));
 		if (r->options.explain)
 			replay_explain_print(stdout, report, cli_colour(stdout));
 		if (dir)
@@ -151,9 +188,12 @@ static int replay_one(struct replay *r, struct replay_job *job)
 	char why[512];
 	int code;
 
-	report.runs = calloc(r->options.n_specs, sizeof(struct gp_run *));
-	if (!report.runs) {
+	report.runs = calloc(2 * r->options.n_specs, sizeof(struct gp_run *));
+	report.mirrors = r->mirrors = calloc(r->options.n_specs, sizeof(*r->mirrors));
+	if (!report.runs || !r->mirrors) {
 		cli_error("out of memory");
+		free(report.runs);
+		free(r->mirrors);
 		return CLI_USAGE;
 	}
 	code = run_all(r, &report);
@@ -170,6 +210,7 @@ static int replay_one(struct replay *r, struct replay_job *job)
 	for (size_t i = 0; i < report.n_runs; i++)
 		gp_run_destroy(report.runs[i]);
 	free(report.runs);
+	free(r->mirrors);
 	return code;
 }
 

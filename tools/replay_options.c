@@ -252,6 +252,8 @@ static bool parse_flag(void *ctx, const char *name, const char *value)
 		o->explain = true;
 	else if (strcmp(name, "list") == 0)
 		o->list = true;
+	else if (strcmp(name, "mirror") == 0)
+		o->mirror = true;
 	else if (strcmp(name, "verify-recording") == 0)
 		o->verify = true;
 	else
@@ -270,6 +272,7 @@ static const struct cli_option options[] = {
 	{ "check", NULL, "as --wrap=check: find overlaps and leaks", parse_wrap },
 	{ "device", "auto|sim|cuda", "auto: the GPU if there is one, else simulated",
 	  parse_device },
+	{ "mirror", NULL, "on the GPU and simulated: where do they differ?", parse_flag },
 	{ "capacity", "SIZE", "memory of the device (all of it)", parse_capacity },
 	{ "profile", "FILE", "cost model of the simulated device (an H200)", parse_profile },
 	{ "inject", "FAULT:N", "the device fails at call N: lost, sticky, fail, slow, leak",
@@ -396,7 +399,11 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 		cli_error("expected a trace to replay; --help shows examples");
 		return CLI_USAGE;
 	}
-	if (o->profile && o->device == REPLAY_DEVICE_CUDA) {
+	if (o->mirror && o->device == REPLAY_DEVICE_SIM) {
+		cli_error("--mirror: expected without --device=sim: it needs the GPU as well");
+		return CLI_USAGE;
+	}
+	if (o->profile && o->device == REPLAY_DEVICE_CUDA && !o->mirror) {
 		cli_error("--profile=%s: a cost model is for --device=sim", o->profile);
 		return CLI_USAGE;
 	}

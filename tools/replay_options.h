@@ -38,6 +38,7 @@ struct replay_options {
 	struct gp_work work;
 	bool stop_on_oom, fail_on_oom, explain, list;
 	bool verify; /* each `torch` against what the trace recorded */
+	bool mirror; /* each on the GPU and on the simulated device */
 };
 
 /* Is it the model of PyTorch's allocator? */

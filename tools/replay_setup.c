@@ -95,21 +95,39 @@ static int open_device(struct replay_setup *s, const struct replay_options *o,
 	config->inject = o->inject;
 	s->engine.device = "sim";
 	/* A cost model was asked for: there is only one device that has one. */
-	if (o->device == REPLAY_DEVICE_SIM || o->profile)
+	if (o->device == REPLAY_DEVICE_SIM || (o->profile && !o->mirror))
 		return open_sim(config, dev);
 	r = gp_device_open_cuda(config, dev, why, sizeof(why));
 	if (!r) {
 		s->engine.device = "cuda";
 		return -1;
 	}
-	if (o->device == REPLAY_DEVICE_CUDA) {
-		cli_error("--device=cuda: %s", why[0] ? why : strerror(-r));
+	if (o->device == REPLAY_DEVICE_CUDA || o->mirror) {
+		cli_error("%s: %s", o->mirror ? "--mirror needs a GPU" : "--device=cuda",
+			  why[0] ? why : strerror(-r));
 		return CLI_DEVICE;
 	}
 	r = open_sim(config, dev);
 	if (r < 0)
 		cli_note("no GPU to use (%s): on the %s instead", why, (*dev)->info.name);
 	return r;
+}
+
+/* The simulated half of --mirror: a card with the memory that the real one has to give. */
+static int set_up_mirror(struct replay_setup *s, struct gp_device *dev)
+{
+	uint64_t free_bytes, total;
+
+	s->mirror = s->engine;
+	s->mirror.device = "sim";
+	if (s->mirror.device_config.capacity)
+		return -1;
+	if (gp_device_mem_info(dev, &free_bytes, &total)) {
+		cli_error("--mirror: %s", gp_device_error(dev));
+		return CLI_DEVICE;
+	}
+	s->mirror.device_config.capacity = free_bytes;
+	return -1;
 }
 
 static int choose_device(struct replay_setup *s, const struct replay_options *o)
@@ -125,6 +143,8 @@ static int choose_device(struct replay_setup *s, const struct replay_options *o)
 	}
 	if (r < 0)
 		gp_environment_gather(&s->environment, &dev->info);
+	if (r < 0 && o->mirror)
+		r = set_up_mirror(s, dev);
 	gp_device_close(dev);
 	return r;
 }

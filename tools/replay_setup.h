@@ -23,6 +23,7 @@ struct replay_setup {
 	struct gp_profile *profile; /* of --profile; NULL: the built-in one */
 	struct gp_environment environment;
 	struct gp_engine_config engine;
+	struct gp_engine_config mirror; /* --mirror: the same on the simulated device */
 	const char *running; /* the allocator at work, for the progress bar */
 };
 
