@@ -214,7 +214,45 @@ keeps_old()
 		[ "$(cat one/memory.png)" = old ]
 }
 
-echo "1..29"
+# A mirrored run: two allocators on both devices.
+mirrored()
+{
+	begin mirrored
+	for label in raw hybrid raw-sim hybrid-sim; do
+		sed -n 2p one/summary.tsv | awk -F '\t' -v OFS='\t' -v l=$label \
+			'{ $2 = (l ~ /-sim$/ ? "simulated " : "") "NVIDIA H200"; $3 = l; print }' \
+			>>mirrored/summary.tsv
+	done
+	{
+		echo "label call cuda_calls sim_calls cuda_ns sim_ns ratio cuda_peak_reserved_bytes" \
+			"sim_peak_reserved_bytes memory memory_match"
+		echo "raw reserve 10 10 400000 500000 1.2500 4194304 6291456 differs may"
+		echo "raw release 10 10 600000 500000 0.8333 4194304 6291456 differs may"
+		echo "raw all 20 20 1000000 1000000 1.0000 4194304 6291456 differs may"
+		echo "hybrid map 2 2 100000 300000 3.0000 2097152 2097152 equal must"
+		echo "hybrid all 2 2 100000 300000 3.0000 2097152 2097152 equal must"
+	} | tr ' ' '\t' >mirrored/mirror.tsv
+	quietly_only mirror mirrored && svg_says mirrored/mirror.svg "× 3.00" &&
+		svg_says mirrored/mirror.svg "the same" && svg_says mirrored/mirror.svg "6 MiB" &&
+		svg_says mirrored/mirror.svg reserve && svg_says mirrored/mirror.svg "NVIDIA H200 and simulated" &&
+		! svg_says mirrored/mirror.svg raw-sim
+}
+
+# quietly_only FIGURE DIR
+quietly_only()
+{
+	"$plot" --only="$1" "$2" >out 2>err
+	got=$?
+	cat err
+	[ $got -eq 0 ] && [ ! -s err ] && is_png "$2/$1.png" && is_svg "$2/$1.svg"
+}
+
+mirror_missing()
+{
+	"$plot" --only=mirror one >out 2>err && [ ! -s out ] && grep -q 'mirror: no mirror.tsv' err
+}
+
+echo "1..31"
 ok "six allocators" quietly full
 ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
 ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
@@ -238,6 +276,8 @@ ok "--only, --format, --out" only_one
 ok "a file is missing" missing_file
 ok "memory.gp by hand" by_hand memory
 ok "compare.gp by hand" by_hand compare
+ok "a mirrored run" mirrored
+ok "... asked for where there is none" mirror_missing
 ok "a label that leaves the folder" bad_label
 ok "a summary cut short" cut_summary
 ok "gnuplot's errors are shown" broken_script

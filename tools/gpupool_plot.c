@@ -85,7 +85,7 @@ static bool set_quiet(void *ctx, const char *name, const char *value)
 
 static const struct cli_option options[] = {
 	{ "format", "LIST", "png, svg or both (png,svg)", set_format },
-	{ "only", "LIST", "of memory, fragmentation, latency, compare (all)", set_only },
+	{ "only", "LIST", "of memory, fragmentation, latency, compare, mirror (all)", set_only },
 	{ "out", "FOLDER", "where the pictures go (DIR)", set_text },
 	{ "gnuplot", "PATH", "the gnuplot to run (the one in $PATH)", set_text },
 	{ "quiet", NULL, "no remarks on what is left out", set_quiet },
@@ -136,7 +136,9 @@ static int plot(struct plot_settings *s, const char *dir)
 
 int main(int argc, char **argv)
 {
-	static struct plot_settings s = { .figures = ~0u, .formats = ~0u, .gnuplot = "gnuplot" };
+	static struct plot_settings s = { .figures = PLOT_ALL_FIGURES,
+					  .formats = ~0u,
+					  .gnuplot = "gnuplot" };
 	static char dir[PATH_MAX], out[PATH_MAX];
 	int n_operands = 0;
 	int r = cli_parse(&program, &s, argc, argv, &n_operands);

@@ -25,16 +25,18 @@
 #define GP_PLOT_DIR "/usr/local/share/gpupool/plot"
 #endif
 
-const char *const plot_figures[PLOT_FIGURES] = { "memory", "fragmentation", "latency", "compare" };
+const char *const plot_figures[PLOT_FIGURES] = { "memory", "fragmentation", "latency", "compare",
+						 "mirror" };
 const char *const plot_formats[PLOT_FORMATS] = { "png", "svg" };
 
 /* Endings of the files that a figure draws; none: the summary alone. */
 static const char *const plot_needs[PLOT_FIGURES][2] = {
-	{ PLOT_CURVE, NULL },
-	{ PLOT_CURVE, NULL },
-	{ PLOT_ALLOC, PLOT_FREE },
-	{ NULL, NULL },
+	{ PLOT_CURVE, NULL }, { PLOT_CURVE, NULL }, { PLOT_ALLOC, PLOT_FREE },
+	{ NULL, NULL },       { NULL, NULL },
 };
+
+/* A table of its own that a figure draws; where there is none, there is no such figure. */
+static const char *const plot_tables[PLOT_FIGURES] = { NULL, NULL, NULL, NULL, "mirror.tsv" };
 
 /* ---- where the scripts are ---- */
 
@@ -135,6 +137,23 @@ static void figure_labels(const struct plot_settings *s, unsigned figure, char *
 			 plot_figures[figure], n_drawn, s->summary.n_labels);
 }
 
+/* Is there anything that the figure could be of? */
+static bool figure_exists(const struct plot_settings *s, unsigned figure)
+{
+	char path[PATH_MAX];
+
+	if (!plot_tables[figure])
+		return true;
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->dir, plot_tables[figure]) <
+		    sizeof(path) &&
+	    access(path, R_OK) == 0)
+		return true;
+	if (s->figures != PLOT_ALL_FIGURES)
+		cli_note("%s: no %s in this folder; left out", plot_figures[figure],
+			 plot_tables[figure]);
+	return false;
+}
+
 /* gnuplot draws into a folder of its own beside the target; what is whole is moved out. */
 static int draw_picture(const struct plot_settings *s, unsigned figure, const char *format,
 			const char *labels)
@@ -185,7 +204,7 @@ int plot_draw(const struct plot_settings *s)
 		return CLI_USAGE;
 	}
 	for (unsigned i = 0; i < PLOT_FIGURES && !r; i++) {
-		if (!(s->figures & 1u << i))
+		if (!(s->figures & 1u << i) || !figure_exists(s, i))
 			continue;
 		figure_labels(s, i, labels);
 		for (unsigned k = 0; k < PLOT_FORMATS && !r; k++) {

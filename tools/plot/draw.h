@@ -10,8 +10,10 @@
 
 #include "summary.h"
 
-#define PLOT_FIGURES 4
+#define PLOT_FIGURES 5
 #define PLOT_FORMATS 2
+
+#define PLOT_ALL_FIGURES (~0u)
 
 extern const char *const plot_figures[PLOT_FIGURES]; /* "memory", ... */
 extern const char *const plot_formats[PLOT_FORMATS]; /* "png", "svg" */

@@ -21,10 +21,12 @@ set datafile columnheaders
 
 n_all = 0
 all_labels = ""
-trace = "" ; device = ""
+trace = "" ; device = "" ; devices = ""
 stats dir."/summary.tsv" using (n_all = n_all + 1, \
 	all_labels = all_labels." ".stringcolumn("label"), \
-	trace = stringcolumn("trace"), device = stringcolumn("device"), n_all) nooutput
+	trace = stringcolumn("trace"), \
+	device = device eq "" ? stringcolumn("device") : device, \
+	devices = stringcolumn("device"), n_all) nooutput
 
 labels = ""
 do for [i = 1:n_all] {
@@ -75,7 +77,9 @@ plain_text(s) = strlen(s) == 0 ? "" : plain_char(s[1:1]).plain_text(s[2:])
 short(s, n) = strlen(s) > n ? s[1:n - 1]."…" : s
 # The device is called "simulated ..." by gpupool-replay where that is what it is.
 is_simulated = device eq "sim" || strstrt(device, "simulated") == 1
-device_text = device eq "sim" ? "simulated device" : device
+# Runs on the GPU come first where there are both (--mirror).
+device_text = (device eq "sim" ? "simulated device" : device). \
+	(devices ne device ? " and simulated" : "")
 title_text = plain_text(short(trace, 60))." · ".plain_text(short(device_text, 40))
 
 digits_of(x) = x == floor(x) || x >= 99.95 ? 0 : x < 9.995 ? 2 : 1
