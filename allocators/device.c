@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device_probe.h"
 #include "ticks.h"
 
 #define COUNT(counter, n) atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
@@ -360,6 +361,68 @@ int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle)
 {
 	return dev->ops->use_stream ? dev->ops->use_stream(dev, index, handle) : -ENOTSUP;
+}
+
+const char *gp_probe_name(enum gp_probe_kind kind)
+{
+	static const char *const names[GP_PROBE_N] = {
+		[GP_PROBE_MALLOC] = "cudaMalloc",
+		[GP_PROBE_FREE] = "cudaFree",
+		[GP_PROBE_ASYNC_ALLOC] = "cudaMallocAsync",
+		[GP_PROBE_ASYNC_FREE] = "cudaFreeAsync",
+		[GP_PROBE_SYNC] = "sync",
+		[GP_PROBE_VA_RESERVE] = "cuMemAddressReserve",
+		[GP_PROBE_VA_RELEASE] = "cuMemAddressFree",
+		[GP_PROBE_CREATE] = "cuMemCreate",
+		[GP_PROBE_DESTROY] = "cuMemRelease",
+		[GP_PROBE_MAP] = "cuMemMap",
+		[GP_PROBE_SET_ACCESS] = "cuMemSetAccess",
+		[GP_PROBE_UNMAP] = "cuMemUnmap",
+		[GP_PROBE_RECORD] = "cudaEventRecord",
+		[GP_PROBE_WAIT] = "cudaStreamWaitEvent",
+		[GP_PROBE_STREAM] = "cudaStreamCreate",
+		[GP_PROBE_STREAM_END] = "cudaStreamDestroy",
+		[GP_PROBE_MEMSET] = "cudaMemsetAsync",
+		[GP_PROBE_LAUNCH] = "kernel.launch",
+		[GP_PROBE_TRIM] = "cudaMemPoolTrimTo",
+	};
+
+	return names[kind];
+}
+
+int gp_device_probe(struct gp_device *dev, struct gp_probe *p)
+{
+	static const enum gp_call counts_as[GP_PROBE_N] = {
+		[GP_PROBE_MALLOC] = GP_CALL_RESERVE,
+		[GP_PROBE_FREE] = GP_CALL_RELEASE,
+		[GP_PROBE_ASYNC_ALLOC] = GP_CALL_ASYNC_ALLOC,
+		[GP_PROBE_ASYNC_FREE] = GP_CALL_ASYNC_FREE,
+		[GP_PROBE_SYNC] = GP_CALL_SYNC,
+		[GP_PROBE_VA_RESERVE] = GP_CALL_VA_RESERVE,
+		[GP_PROBE_VA_RELEASE] = GP_CALL_VA_RELEASE,
+		[GP_PROBE_CREATE] = GP_CALL_CREATE,
+		[GP_PROBE_DESTROY] = GP_CALL_DESTROY,
+		[GP_PROBE_MAP] = GP_CALL_MAP,
+		[GP_PROBE_SET_ACCESS] = GP_CALL_MAP,
+		[GP_PROBE_UNMAP] = GP_CALL_UNMAP,
+		[GP_PROBE_RECORD] = GP_CALL_EVENT_WAIT,
+		[GP_PROBE_WAIT] = GP_CALL_EVENT_WAIT,
+		[GP_PROBE_STREAM] = GP_CALL_EVENT_WAIT,
+		[GP_PROBE_STREAM_END] = GP_CALL_EVENT_WAIT,
+		[GP_PROBE_MEMSET] = GP_CALL_TOUCH,
+		[GP_PROBE_LAUNCH] = GP_CALL_BUSY,
+		[GP_PROBE_TRIM] = GP_CALL_SYNC,
+	};
+	enum gp_call call = counts_as[p->kind];
+	uint64_t t0 = gp_ticks(), before = READ(dev->model_ns);
+	int r;
+
+	if (!dev->ops->probe)
+		return device_lacks(dev, call);
+	r = device_enter(dev, call);
+	r = device_done(dev, call, t0, r ? r : dev->ops->probe(dev, p));
+	p->model_ns = READ(dev->model_ns) - before;
+	return r;
 }
 
 int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)

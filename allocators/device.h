@@ -22,6 +22,7 @@
 #include "base.h"
 
 struct gp_device;
+struct gp_probe;   /* device_probe.h */
 struct gp_profile; /* device_profile.h */
 
 /* What is counted. The driver does the same whatever the size, so calls are what costs. */
@@ -116,6 +117,7 @@ struct gp_device_ops {
 	int (*lull_ns)(struct gp_device *dev, unsigned slot, uint64_t *ns);
 	void (*elapse)(struct gp_device *dev, uint64_t ns); /* sim alone */
 	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
+	int (*probe)(struct gp_device *dev, struct gp_probe *p);
 	/* Where info.async. */
 	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
 	int (*async_free)(struct gp_device *dev, uint64_t addr, uint32_t stream);

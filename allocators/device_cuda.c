@@ -440,6 +440,7 @@ static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream
 static void cuda_free(struct gp_cuda *cu)
 {
 	gp_cuda_lulls_fini(cu);
+	gp_cuda_probe_fini(cu);
 	gp_cuda_kernels_fini(cu);
 	for (uint32_t i = 0; i < cu->n_streams; i++) {
 		if (cu->streams[i].event)
@@ -476,6 +477,7 @@ static const struct gp_device_ops cuda_ops = {
 	.release = cuda_release,
 	.stream_wait = cuda_stream_wait,
 	.use_stream = cuda_use_stream,
+	.probe = gp_cuda_probe,
 	.sync = cuda_sync,
 	.mem_info = cuda_mem_info,
 	.memset = gp_cuda_memset,

@@ -82,6 +82,14 @@ struct gp_cuda_memory {
 	bool dead; /* released, but still mapped */
 };
 
+/* What device_cuda_probe.c measures with. */
+struct gp_cuda_probe {
+	cudaMemPool_t pools[2]; /* [keep] */
+	cudaStream_t stream;
+	cudaEvent_t events[2];
+	bool ready;
+};
+
 struct gp_cuda_stream {
 	cudaStream_t stream; /* NULL is the default stream, index 0 */
 	cudaEvent_t event;   /* recorded on this stream when another one waits */
@@ -94,6 +102,7 @@ struct gp_cuda {
 	struct gp_cuda_driver drv;
 	struct gp_cuda_kernels kernels;
 	struct gp_cuda_lulls lulls;
+	struct gp_cuda_probe probe;
 	CUmemAllocationProp prop;
 	uint64_t capacity; /* 0: no limit but the card's */
 
@@ -152,6 +161,10 @@ void gp_cuda_lulls_fini(struct gp_cuda *cu);
 int gp_cuda_mark(struct gp_device *dev, uint32_t stream);
 int gp_cuda_lull(struct gp_device *dev, unsigned slot);
 int gp_cuda_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
+
+/* device_cuda_probe.c */
+int gp_cuda_probe(struct gp_device *dev, struct gp_probe *p);
+void gp_cuda_probe_fini(struct gp_cuda *cu);
 
 /* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it. */
 int gp_cuda_bind_thread(struct gp_device *dev);

@@ -11,8 +11,9 @@
  *   cudaMalloc.held, cudaFree.held   among many live allocations, as in a long-lived program. The
  *                                    .pair rows take the only page of an empty context and give
  *                                    it back, which no program does all the time
- *       below 1 MiB                  the cost inside a 2 MiB page that is partly used
- *       1 MiB                        not used: half of these calls open a page, half do not
+ *       below 512 KiB                the cost inside a 2 MiB page that is partly used. Of 64 KiB one
+ *                                    call in 32 opens a page; these, the slowest, do not count
+ *       512 KiB, 1 MiB               not used: too many of these calls open a page
  *       above                        whole pages; the smallest is also what a new shared page costs
  *   cudaMallocAsync.warm, .cold      the pool has the memory, or asks the device for it
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
@@ -27,9 +28,9 @@
  *              distribution that was measured, its sum is the mean times the calls, and a second
  *              run is the same to the nanosecond.
  * Quantiles    through min, p50, p90 and p99, straight in the logarithm of the time, since driver
- *              calls have heavy tails; kept as the levels of a hundred equal shares. The last
- *              hundredth is at what makes the mean that of the row; where that is not recorded, one
- *              call of n cost the maximum and the rest of that hundredth p99.
+ *              calls have heavy tails; kept as the levels of a hundred equal shares. Half of the
+ *              last one is at p99, the other half, the tail, at what makes the mean that of the row;
+ *              where that is not recorded, one call of n cost the maximum and the rest p99.
  * Sizes        between two measured ones each quantile is interpolated over the logarithm of the
  *              size. Below the smallest: what that costs. Above the largest: in proportion to the
  *              size, as page tables are; shared pages, synchronisation and assumed costs stay what
@@ -85,9 +86,11 @@ struct gp_cost_curve {
 	struct {
 		uint64_t size;
 		double lg_size;
-		float mean;               /* of ns[] */
-		float ns[GP_COST_SHARES]; /* the i-th: of calls between quantiles i % and i + 1 % */
-	} at[GP_PROFILE_SIZES];           /* ascending sizes */
+		float mean; /* of all calls */
+		/* The i-th: of calls between quantiles i % and i + 1 %; behind them the tail, which
+		 * is the upper half of the last share. */
+		float ns[GP_COST_SHARES + 1];
+	} at[GP_PROFILE_SIZES]; /* ascending sizes */
 };
 
 struct gp_profile {
@@ -106,7 +109,6 @@ struct gp_profile {
 	uint64_t total_bytes; /* of the card */
 	uint64_t free_bytes;  /* of those, what a fresh process finds free */
 	uint64_t page_bytes;
-	uint64_t context_bytes; /* what the context of a process takes; 0: not known */
 
 	const struct gp_profile_row *rows; /* those of one call are neighbours, in ascending size */
 	size_t n_rows;

@@ -363,6 +363,7 @@ static const struct gp_device_ops sim_ops = {
 	.reserve = sim_reserve,
 	.release = sim_release,
 	.stream_wait = sim_stream_wait,
+	.probe = gp_sim_probe,
 	.sync = sim_sync,
 	.mem_info = sim_mem_info,
 	.memset = gp_sim_memset,

@@ -88,4 +88,7 @@ int gp_sim_unmap(struct gp_device *dev, uint64_t addr, uint64_t size);
  * addr itself; *left, bytes from addr on, is cut to what lies there in one piece. */
 uint64_t gp_sim_physical(const struct gp_sim *sim, uint64_t addr, uint64_t *left);
 
+/* sim_probe.c */
+int gp_sim_probe(struct gp_device *dev, struct gp_probe *p);
+
 #endif

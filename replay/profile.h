@@ -6,14 +6,13 @@
  *     "simulated": false,
  *     "machine": {"card": "NVIDIA H200", "driver": "580", "cuda": "13.0", "cpu": "...",
  *                 "cores": 16, "os": "...", "date": "...", "gpupool": "0.1.0"},
- *     "memory": {"total_bytes": N, "free_bytes": N, "page_bytes": 2097152, "context_bytes": N},
+ *     "memory": {"total_bytes": N, "free_bytes": N, "page_bytes": 2097152},
  *     "calls": {"cudaMalloc.held": [
  *       {"size": 256, "n": 1000, "min_ns": N, "p50_ns": N, "p90_ns": N, "p99_ns": N,
  *        "max_ns": N, "mean_ns": N}, ...], ...},
  *     "notes": ["...", ...] }
  *
- * All numbers are whole. "mean_ns", "context_bytes", "source" and "notes" may be left out, and so
- * may what a machine does not tell. Keys that this version does not know are passed over. The sizes
+ * All numbers are whole. "mean_ns", "source" and "notes" may be left out, and so may what a machine does not tell. Keys that this version does not know are passed over. The sizes
  * of a call ascend, and so do the times of a row; a file in which they do not is refused, as is one
  * from which no device can be made.
  */

@@ -203,7 +203,6 @@ static void assert_same_profile(const struct gp_profile *a, const struct gp_prof
 	assert_int_equal(a->total_bytes, b->total_bytes);
 	assert_int_equal(a->free_bytes, b->free_bytes);
 	assert_int_equal(a->page_bytes, b->page_bytes);
-	assert_int_equal(a->context_bytes, b->context_bytes);
 	assert_int_equal(a->n_rows, b->n_rows);
 	for (size_t i = 0; i < a->n_rows; i++)
 		assert_memory_equal(&a->rows[i], &b->rows[i], sizeof(a->rows[i]));
@@ -231,7 +230,6 @@ static void what_is_saved_is_read_again(void **state)
 
 	(void)state;
 	copy.simulated = true;
-	copy.context_bytes = 123;
 	snprintf(copy.cpu, sizeof(copy.cpu), "back\\slash \"quote\" \xc3\xa9");
 	assert_int_equal(gp_profile_save(&copy, notes, 2, path, why, sizeof(why)), 0);
 	assert_int_equal(gp_profile_load(path, &back, why, sizeof(why)), 0);
@@ -310,7 +308,7 @@ static void calls_have_the_measured_distribution(void **state)
 			sum += (double)ns[i];
 		}
 		qsort(ns, N, sizeof(ns[0]), by_value);
-		assert_in_range((uint64_t)(sum / N), 3465, 3535);
+		assert_in_range((uint64_t)(sum / N), 3395, 3605);
 		assert_in_range(ns[0], 1000, 1010);
 		assert_in_range(ns[N / 2], 1985, 2015);
 		assert_in_range(ns[N * 9 / 10], 2980, 3090);

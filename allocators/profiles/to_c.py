@@ -28,8 +28,8 @@ def initializer(profile):
     for key in TEXTS:
         yield f"\t.{key} = {text(machine[key])},\n"
     yield f"\t.cores = {machine['cores']},\n"
-    for key in ("total_bytes", "free_bytes", "page_bytes", "context_bytes"):
-        yield f"\t.{key} = UINT64_C({memory.get(key, 0)}),\n"
+    for key in ("total_bytes", "free_bytes", "page_bytes"):
+        yield f"\t.{key} = UINT64_C({memory[key]}),\n"
     rows = [row(call, r) for call, of_call in profile["calls"].items() for r in of_call]
     yield f"\t.n_rows = {len(rows)},\n\t.rows = (const struct gp_profile_row[]){{\n"
     yield from ("\t" + r for r in rows)

@@ -316,11 +316,10 @@ static int read_calls(struct reader *in)
 		.key = key_, .kind = FIELD_TEXT, .offset = offsetof(struct gp_profile, member),    \
 		.size = sizeof(((struct gp_profile *)0)->member)                                   \
 	}
-#define BYTES(key_, member, required_)                                                             \
+#define BYTES(key_, member)                                                                        \
 	{                                                                                          \
-		.key = key_, .kind = FIELD_NUMBER, .required = required_,                          \
-		.offset = offsetof(struct gp_profile, member), .least = required_,                 \
-		.most = GP_SIZE_MAX                                                                \
+		.key = key_, .kind = FIELD_NUMBER, .required = true,                               \
+		.offset = offsetof(struct gp_profile, member), .least = 1, .most = GP_SIZE_MAX     \
 	}
 
 static int read_machine(struct reader *in)
@@ -345,10 +344,9 @@ static int read_machine(struct reader *in)
 static int read_memory(struct reader *in)
 {
 	static const struct field fields[] = {
-		BYTES("total_bytes", total_bytes, true),
-		BYTES("free_bytes", free_bytes, true),
-		BYTES("page_bytes", page_bytes, true),
-		BYTES("context_bytes", context_bytes, false),
+		BYTES("total_bytes", total_bytes),
+		BYTES("free_bytes", free_bytes),
+		BYTES("page_bytes", page_bytes),
 	};
 	struct gp_profile *p = in->p;
 	int r = read_object(in, fields, GP_ARRAY_LEN(fields), p);

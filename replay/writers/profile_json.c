@@ -48,8 +48,6 @@ static void write_head(struct gp_output *o, const struct gp_profile *p)
 	write_number(o, "},\n\"memory\": {", "total_bytes", p->total_bytes);
 	write_number(o, ", ", "free_bytes", p->free_bytes);
 	write_number(o, ", ", "page_bytes", p->page_bytes);
-	if (p->context_bytes)
-		write_number(o, ", ", "context_bytes", p->context_bytes);
 	gp_output_text(o, "},\n\"calls\": {");
 }
 
