@@ -11,6 +11,7 @@ Needs an NVIDIA GPU with its driver, and gpupool built in BUILD (default: build-
 tools/quickstart.sh makes one). Writes OUT/JOB/DEVICE (default: results/local).
 
 JOBs (default: all of them):
+  calibrate    what the driver's calls cost: a device profile    about 30 s
   llm          traces/llm.json: six steps of LLM training      about 30 s
   churn_1MiB   1 000 pairs of 1 MiB: what cudaMalloc costs      about 5 s
   churn_256B   1 000 000 pairs of 256 bytes: what a pool saves  about 6 minutes,
@@ -23,8 +24,9 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(realpath -m "${1:-$root/build-release}") out=$(realpath -m "${2:-$root/results/local}")
 shift $(($# < 2 ? $# : 2))
 jobs=("$@")
-[ $# -gt 0 ] || jobs=(llm churn_1MiB churn_256B)
+[ $# -gt 0 ] || jobs=(calibrate llm churn_1MiB churn_256B)
 
+calibrate=$build/tools/gpupool-calibrate
 replay=$build/tools/gpupool-replay gen=$build/tools/gpupool-gen plot=$build/tools/gpupool-plot
 if [ ! -x "$replay" ]; then
   printf 'gpu-run.sh: no %s; build first: tools/quickstart.sh\n' "$replay" >&2
@@ -49,6 +51,10 @@ job() {
 
 for name in "${jobs[@]}"; do
   case $name in
+    calibrate)
+      mkdir -p "$out/calibrate"
+      "$calibrate" --out="$out/calibrate/profile.json" | tee "$out/calibrate/table.txt"
+      ;;
     llm)
       job llm "$root" traces/llm.json --repeat=9
       ;;
