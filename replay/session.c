@@ -125,6 +125,13 @@ int gp_session_create(struct gp_job *job, struct gp_session *s)
 		r = gp_allocator_wrap(job->cfg.wraps[i], s->a, &s->a, why, sizeof(why));
 	if (r)
 		s->a = NULL;
+	if (!r && job->cfg.work.kind == GP_WORK_MEMSET && gp_fills(s->a)) {
+		s->a = gp_allocator_destroy(s->a);
+		snprintf(why, sizeof(why),
+			 "work=memset would overwrite the pattern that check compares in the "
+			 "blocks; check:contents=false leaves them alone");
+		r = -EINVAL;
+	}
 	if (r > 0) {
 		gp_job_blame(job, GP_BLAME_NO_ROOM, "%s", why);
 		return GP_PASS_ENDED;

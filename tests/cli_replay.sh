@@ -177,6 +177,9 @@ ok $? "--work: the same stalls a second time"
 run $sim --work=busy:20 --pace=10 --alloc=raw --out=w "$made"
 [ "$code" -eq 0 ] && has out 'paced at 10 times' 'with work: busy:20' && has box/w/result.json '"response_ns"' '"stall_ns"'
 ok $? "--work with --pace"
+run $sim --work=memset --wrap=check:contents=false --alloc=raw --out=w "$made"
+[ "$code" -eq 0 ] && [ ! -s err ]
+ok $? "--work=memset below a check that leaves the contents alone"
 run $sim --work=none --alloc=raw --out=w "$made"
 [ "$code" -eq 0 ] && ! grep -q -e stalled -e 'with work' out && ! grep -q stall_ns box/w/result.json &&
 	has box/w/result.json '"work": "none"' && [ "$(total free_stall_ns raw)" -eq 0 ]
@@ -387,8 +390,7 @@ refuses 2 '--work=0: expected a number' --work=busy:0 "$made"
 refuses 2 '--work=x: expected a number' --work=busy:x "$made"
 refuses 2 '--work=nan: expected a number' --work=busy:nan "$made"
 refuses 2 '--work: expected without --threads' --work=memset --threads=2 "$made"
-refuses 2 '--work=memset: expected without --check' --work=memset --check "$made"
-refuses 2 '--work=memset: expected without --check' --work=memset --wrap=check:leaks=false "$made"
+refuses 2 'would overwrite the pattern that check compares' $sim --work=memset --check "$made"
 refuses 2 '--work=recorded: .*has no times' $sim --work=recorded "$work/timeless.json"
 refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
 refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"

@@ -321,14 +321,6 @@ static bool any_torch(const struct replay_options *o)
 	return false;
 }
 
-static bool any_check(const struct replay_options *o)
-{
-	for (size_t i = 0; i < o->n_wraps; i++)
-		if (strcspn(o->wraps[i], ":") == 5 && strncmp(o->wraps[i], "check", 5) == 0)
-			return true;
-	return false;
-}
-
 /* Puts --torch-version in front of the spec's own options. */
 static char *with_version(const char *spec, const char *version)
 {
@@ -413,11 +405,6 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 	}
 	if (o->work.kind && o->threads) {
 		cli_error("--work: expected without --threads: work is queued by one thread");
-		return CLI_USAGE;
-	}
-	if (o->work.kind == GP_WORK_MEMSET && any_check(o)) {
-		cli_error("--work=memset: expected without --check, whose pattern in the blocks it "
-			  "would overwrite");
 		return CLI_USAGE;
 	}
 	if (o->n_specs == 0 &&
