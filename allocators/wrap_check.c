@@ -24,7 +24,7 @@
  *              passed on.
  * Cost         two searches in the shadow and two calls of usage for each call. Contents: on a GPU
  *              the time to write and to read each block once, and some launches; on the simulated
- * *              device about a microsecond for each block
+ *              device about a microsecond for each block
  * Threads      as many as what it wraps: over an allocator for one thread a lock is held across
  *              the call; over a concurrent one the calls run free, only the shadow has the lock,
  *              and usage is compared by gp_check alone, which wants no call under way

@@ -105,6 +105,8 @@ struct gp_work {
 };
 
 const char *gp_work_name(enum gp_work_kind kind); /* "none", "memset", "busy", "recorded" */
+/* As --work has it: "memset", "busy:50". */
+const char *gp_work_text(const struct gp_work *work, char *buf, size_t size);
 
 /* Calls that have a stall and a device idle time. */
 enum gp_metered {

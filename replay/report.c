@@ -92,6 +92,7 @@ static json_t *report_settings(const struct gp_report *report)
 {
 	const struct gp_engine_config *config = report->config;
 	json_t *wraps;
+	char work[64];
 
 	if (!config)
 		return json_null();
@@ -106,7 +107,7 @@ static json_t *report_settings(const struct gp_report *report)
 			 report_profile(report), "capacity_bytes",
 			 whole(config->device_config.capacity), "repeat", whole(config->repeat),
 			 "threads", whole(config->threads), "pace", number(config->pace), "work",
-			 gp_work_name(config->work.kind), "on_oom",
+			 gp_work_text(&config->work, work, sizeof(work)), "on_oom",
 			 config->stop_on_oom ? "stop" : "skip", "wraps", wraps, "inject",
 			 report_inject(&config->device_config.inject));
 }

@@ -25,9 +25,17 @@ static void summary_text(FILE *out, const char *text)
 /* Sums, in the order of enum gp_metered. */
 static void summary_work(FILE *out, const struct gp_run_work *work)
 {
-	fprintf(out, "\t%s", gp_work_name(work ? work->work.kind : GP_WORK_NONE));
-	for (unsigned i = 0; i < GP_METERED_N; i++)
+	static const struct gp_work none = { GP_WORK_NONE, 0 };
+	uint64_t longest = 0;
+	char text[64];
+
+	fprintf(out, "\t%s", gp_work_text(work ? &work->work : &none, text, sizeof(text)));
+	for (unsigned i = 0; i < GP_METERED_N; i++) {
 		fprintf(out, "\t%" PRIu64, work ? work->stall_ns[i].sum : 0);
+		if (work)
+			longest = gp_max_u64(longest, work->stall_ns[i].max);
+	}
+	fprintf(out, "\t%" PRIu64, longest);
 	for (unsigned i = 0; i < GP_METERED_N; i++)
 		fprintf(out, "\t%" PRIu64, work ? work->idle_ns[i].sum : 0);
 	fputc('\n', out);
@@ -54,7 +62,7 @@ int gp_report_write_summary(const struct gp_report *report, FILE *out)
 	fputs("trace\tdevice\tlabel\tstatus\tload_bytes\tpeak_granted_bytes\tpeak_reserved_bytes"
 	      "\tfailures\talloc_p50_ns\talloc_p99_ns\tfree_p50_ns\tfree_p99_ns\tns_per_op"
 	      "\tdevice_ns_per_op\twork\talloc_stall_ns\tfree_stall_ns\ttrim_stall_ns"
-	      "\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns\n",
+	      "\tlongest_stall_ns\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns\n",
 	      out);
 	for (size_t i = 0; i < report->n_runs; i++) {
 		summary_text(out, gp_report_trace_name(report->trace, name, sizeof(name)));

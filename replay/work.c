@@ -10,6 +10,7 @@
 #include "work.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define LOAD(counter) atomic_load_explicit(&(counter), memory_order_relaxed)
@@ -19,6 +20,15 @@ const char *gp_work_name(enum gp_work_kind kind)
 	static const char *const names[] = { "none", "memset", "busy", "recorded" };
 
 	return (unsigned)kind < GP_ARRAY_LEN(names) ? names[kind] : "unknown";
+}
+
+const char *gp_work_text(const struct gp_work *work, char *buf, size_t size)
+{
+	if (work->kind == GP_WORK_BUSY)
+		snprintf(buf, size, "busy:%g", (double)work->busy_ns / 1e3);
+	else
+		snprintf(buf, size, "%s", gp_work_name(work->kind));
+	return buf;
 }
 
 /* ---- how long the recorded program used a block ---- */

@@ -50,7 +50,7 @@ void gp_meter_fini(struct gp_meter *m);
 int gp_meter_call(struct gp_meter *m, enum gp_metered which, uint64_t ns);
 /* The same for allocation `op`, which got this address: then queues its work. */
 int gp_meter_alloc(struct gp_meter *m, const struct gp_action_op *op, uint64_t addr, uint64_t ns);
-/* What happened since does not belong to the next call. */
+/* What happened until now belongs to no call. Before the first call, too. */
 void gp_meter_skip(struct gp_meter *m);
 /* After the last call: reads what is left; a fault ends the run. */
 void gp_meter_finish(struct gp_meter *m);

@@ -107,6 +107,15 @@ done
 begin odd && run odd '{/Bold x} \n `touch pwned` $HOME ^_@ %s|' raw ok 10 1 10 10 0
 begin none
 
+# As replay --work writes it.
+begin worked
+sed -i 's/$/\twork\talloc_stall_ns\tfree_stall_ns\ttrim_stall_ns\tlongest_stall_ns\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns/' worked/summary.tsv
+run worked tiny raw ok 60 1 1000 1000 0 && run worked tiny hybrid ok 60 1 1000 1000 0
+run worked tiny slab error 0 0 0 0 0
+sed -i '2s/$/\tbusy:50\t0\t7000000\t0\t20000\t1000\t90000\t0/; 3s/$/\tbusy:50\t0\t0\t3000000\t3000000\t1000\t0\t500/
+	4s/$/\tnone\t0\t0\t0\t0\t0\t0\t0/' worked/summary.tsv
+cp -r worked idle && sed -i 's/busy:50/none/' idle/summary.tsv
+
 # ---- checks ----
 
 is_png()
@@ -176,6 +185,22 @@ strange_folder()
 {
 	cp -r one '|touch pwned; "`x' && "$plot" --only=memory '|touch pwned; "`x' >out &&
 		is_png '|touch pwned; "`x/memory.png' && [ ! -e pwned ]
+}
+
+# Stalls are drawn where there is something to draw, or where they are asked for.
+stalls()
+{
+	"$plot" --format=svg worked >out 2>err && [ "$(wc -l <out)" -eq 5 ] && grep -q '^worked/stall.svg$' out &&
+		svg_says worked/stall.svg "a kernel of 50 µs behind each allocation; modelled" &&
+		svg_says worked/stall.svg "7 ms, longest 20 µs"
+}
+
+no_stalls()
+{
+	"$plot" --format=svg idle >out 2>err && [ "$(wc -l <out)" -eq 4 ] && ! grep -q stall err &&
+		"$plot" --format=svg --only=stall idle >out 2>err && [ ! -s out ] &&
+		grep -q 'stall: no work was queued' err && [ ! -e idle/stall.svg ] &&
+		"$plot" --format=svg --only=stall one >out 2>err && [ ! -s out ]
 }
 
 missing_file()
@@ -252,7 +277,7 @@ mirror_missing()
 	"$plot" --only=mirror one >out 2>err && [ ! -s out ] && grep -q 'mirror: no mirror.tsv' err
 }
 
-echo "1..31"
+echo "1..33"
 ok "six allocators" quietly full
 ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
 ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
@@ -273,6 +298,8 @@ ok "... shown as it is, and not obeyed" svg_says odd/memory.svg '{/Bold x}'
 ok "a summary without runs" draws none
 ok "a folder with a strange name" strange_folder
 ok "--only, --format, --out" only_one
+ok "stalls" stalls
+ok "... none" no_stalls
 ok "a file is missing" missing_file
 ok "memory.gp by hand" by_hand memory
 ok "compare.gp by hand" by_hand compare

@@ -399,9 +399,9 @@ static void test_summary(void **state)
 		else
 			assert_int_equal(strncmp(line, "a?b?'c'\t", 8), 0);
 		if (i == 1)
-			assert_non_null(strstr(line, "\t2.500\tbusy\t0\t700\t0\t0\t0\t30\n"));
+			assert_non_null(strstr(line, "\t2.500\tbusy:1.5\t0\t700\t0\t700\t0\t0\t30\n"));
 		if (i == 2)
-			assert_non_null(strstr(line, "\tnone\t0\t0\t0\t0\t0\t0\n"));
+			assert_non_null(strstr(line, "\tnone\t0\t0\t0\t0\t0\t0\t0\n"));
 	}
 	assert_null(fgets(line, sizeof(line), file));
 	fclose(file);

@@ -204,23 +204,26 @@ static void refused_requests_have_no_work(void **state)
 	finish(r, t);
 }
 
-/* Paced, the work goes on while the program waits for its next deadline. */
+/* Paced, the work goes on while the program waits for its next deadline: of 150 ms, 50 are over
+ * when the free is due. On a busy machine the calls are late, which the run itself tells. */
 static void pace_leaves_the_device_time(void **state)
 {
-	struct gp_trace *t = churn(2, 2 * MIB, 50 * MS);
+	struct gp_trace *t = churn(1, 2 * MIB, 50 * MS);
 	struct gp_engine_config cfg = working(GP_WORK_BUSY, 150 * MS);
+	uint64_t waited, late;
 	struct gp_run *r;
 
 	(void)state;
 	cfg.pace = 1;
 	r = run(t, "raw", &cfg);
 	assert_int_equal(r->status, GP_STATUS_OK);
-	assert_int_equal(r->work->n_pieces, 2);
-	assert_int_equal(r->work->stall_ns[GP_METERED_FREE].count, 2);
+	assert_int_equal(r->work->n_pieces, 1);
+	waited = stalled(r, GP_METERED_FREE);
+	late = r->lateness_ns.max;
 	/* Up to a millisecond of the first 50 is spent in the allocation itself. */
-	assert_true(r->work->stall_ns[GP_METERED_FREE].max > 0);
-	assert_true(r->work->stall_ns[GP_METERED_FREE].min <= 101 * MS);
-	assert_true(r->response_free_ns.max >= r->work->stall_ns[GP_METERED_FREE].max);
+	assert_true(waited <= 101 * MS + late);
+	assert_true(waited + late >= 99 * MS);
+	assert_true(r->response_free_ns.max >= waited);
 	finish(r, t);
 }
 
@@ -237,6 +240,7 @@ static void expect_refusal(const struct gp_trace *t, const struct gp_engine_conf
 
 static void nonsense_is_refused(void **state)
 {
+	static const char *const check[] = { "check" };
 	struct gp_trace *t = churn(2, 512, 0);
 	struct gp_engine_config cfg = working(GP_WORK_BUSY, 0);
 
@@ -244,6 +248,10 @@ static void nonsense_is_refused(void **state)
 	expect_refusal(t, &cfg, "some time");
 	cfg = working(GP_WORK_RECORDED, 0);
 	expect_refusal(t, &cfg, "no times");
+	cfg = working(GP_WORK_MEMSET, 0);
+	cfg.wraps = check;
+	cfg.n_wraps = 1;
+	expect_refusal(t, &cfg, "pattern");
 	cfg = working(GP_WORK_MEMSET, 0);
 	cfg.threads = 2;
 	expect_refusal(t, &cfg, "one thread");

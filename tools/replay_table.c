@@ -271,15 +271,6 @@ static void print_injection(const struct table *t, const struct gp_injection *in
 		fprintf(t->out, ", leaking %s at each release", cli_bytes(n, inject->lose_bytes));
 }
 
-/* As --work has it. */
-static const char *work_text(const struct gp_work *work, char *buf, size_t size)
-{
-	snprintf(buf, size, "%s", gp_work_name(work->kind));
-	if (work->kind == GP_WORK_BUSY)
-		snprintf(buf, size, "busy:%g us", (double)work->busy_ns / 1e3);
-	return buf;
-}
-
 /* What makes these figures others than those of a plain replay. */
 static void print_settings(const struct table *t)
 {
@@ -294,7 +285,7 @@ static void print_settings(const struct table *t)
 	if (config->pace > 0)
 		fprintf(t->out, ", paced at %g times recorded speed", config->pace);
 	if (config->work.kind)
-		fprintf(t->out, ", with work: %s", work_text(&config->work, work, sizeof(work)));
+		fprintf(t->out, ", with work: %s", gp_work_text(&config->work, work, sizeof(work)));
 	for (size_t i = 0; i < config->n_wraps; i++)
 		fprintf(t->out, "%s%s", i ? ", " : "; times include: ", config->wraps[i]);
 }

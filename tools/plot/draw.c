@@ -25,18 +25,18 @@
 #define GP_PLOT_DIR "/usr/local/share/gpupool/plot"
 #endif
 
-const char *const plot_figures[PLOT_FIGURES] = { "memory", "fragmentation", "latency", "compare",
-						 "mirror" };
+const char *const plot_figures[PLOT_FIGURES] = { "memory",  "fragmentation", "latency",
+						 "compare", "mirror",        "stall" };
 const char *const plot_formats[PLOT_FORMATS] = { "png", "svg" };
 
 /* Endings of the files that a figure draws; none: the summary alone. */
 static const char *const plot_needs[PLOT_FIGURES][2] = {
 	{ PLOT_CURVE, NULL }, { PLOT_CURVE, NULL }, { PLOT_ALLOC, PLOT_FREE },
-	{ NULL, NULL },       { NULL, NULL },
+	{ NULL, NULL },       { NULL, NULL },       { NULL, NULL },
 };
 
 /* A table of its own that a figure draws; where there is none, there is no such figure. */
-static const char *const plot_tables[PLOT_FIGURES] = { NULL, NULL, NULL, NULL, "mirror.tsv" };
+static const char *const plot_tables[PLOT_FIGURES] = { NULL, NULL, NULL, NULL, "mirror.tsv", NULL };
 
 /* ---- where the scripts are ---- */
 
@@ -142,6 +142,12 @@ static bool figure_exists(const struct plot_settings *s, unsigned figure)
 {
 	char path[PATH_MAX];
 
+	if (figure == PLOT_STALL && !s->summary.worked) {
+		if (s->figures != PLOT_ALL_FIGURES)
+			cli_note("%s: no work was queued (gpupool-replay --work); left out",
+				 plot_figures[figure]);
+		return false;
+	}
 	if (!plot_tables[figure])
 		return true;
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->dir, plot_tables[figure]) <

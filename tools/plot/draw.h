@@ -10,7 +10,8 @@
 
 #include "summary.h"
 
-#define PLOT_FIGURES 5
+#define PLOT_FIGURES 6
+#define PLOT_STALL   5 /* its place in the list */
 #define PLOT_FORMATS 2
 
 #define PLOT_ALL_FIGURES (~0u)

@@ -60,6 +60,15 @@ static int field_find(const char *header, const char *name)
 	return -1;
 }
 
+/* n < 0: there is no such field. */
+static bool field_differs(const char *line, int n, const char *text)
+{
+	size_t length = 0;
+	const char *field = n < 0 ? NULL : field_at(line, (unsigned)n, &length);
+
+	return field && (length != strlen(text) || memcmp(field, text, length) != 0);
+}
+
 static unsigned field_count(const char *line)
 {
 	unsigned n = 1;
@@ -132,16 +141,18 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 	size_t size = 0;
 	unsigned long number = 0;
 	unsigned n_columns = 0;
-	int column = -1, error = 0;
+	int column = -1, work = -1, error = 0;
 
 	while (!wrong && getline(&line, &size, file) >= 0) {
 		if (number++ == 0) {
 			wrong = summary_header(line);
 			error = wrong ? -EINVAL : 0;
 			column = field_find(line, "label");
+			work = field_find(line, "work"); /* older summaries have none */
 			n_columns = field_count(line);
 		} else {
 			wrong = summary_line(s, line, n_columns, column, &error);
+			s->worked |= !wrong && field_differs(line, work, "none");
 		}
 	}
 	if (!wrong && (ferror(file) || number == 0)) {

@@ -5,6 +5,7 @@
 #ifndef PLOT_SUMMARY_H
 #define PLOT_SUMMARY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define PLOT_CURVE ".curve.tsv"
@@ -16,6 +17,7 @@
 struct plot_summary {
 	char (*labels)[PLOT_LABEL_MAX + 1];
 	size_t n_labels;
+	bool worked; /* a replay with --work */
 };
 
 /* Reads DIR/summary.tsv. 0, or -errno with one line in `why`. */
