@@ -231,7 +231,7 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 		for (size_t i = 0; i < o->n_specs && r < 0; i++)
 			r = try_alloc(o->specs[i], dev, &env);
 		for (size_t i = 0; i < o->n_wraps && r < 0; i++)
-			r = try_wrap(o->wraps[i], dev, &env, o->work.kind == GP_WORK_MEMSET);
+			r = try_wrap(o->wraps[i], dev, &env);
 	}
 	gp_device_close(dev);
 	return r;
