@@ -157,7 +157,7 @@ int gp_profile_price(struct gp_profile *p, char *why, size_t why_size)
 			continue;
 		if (!from->assumed_ns) {
 			snprintf(why, why_size,
-				 "no \"%s\" with a size above %" PRIu64 " and below %" PRIu64,
+				 "expected \"%s\" with a size above %" PRIu64 " and below %" PRIu64,
 				 from->call, from->above, from->below);
 			return -EINVAL;
 		}

@@ -24,9 +24,13 @@
 #define GP_PROFILE_FORMAT  "gpupool-profile"
 #define GP_PROFILE_VERSION 1u
 
+struct gp_input; /* formats/input.h */
+
 /* "-" is standard input; gzip is recognised. 0, or -errno with one line in `why` ("FILE:LINE: what
  * is wrong, what was expected"); *out, which gp_profile_free takes, is written only on 0. */
 int gp_profile_load(const char *path, struct gp_profile **out, char *why, size_t why_size);
+/* The same from an input that is open, and stays so. */
+int gp_profile_read(struct gp_input *in, struct gp_profile **out, char *why, size_t why_size);
 /* NULL is fine. Returns NULL. */
 struct gp_profile *gp_profile_free(struct gp_profile *p);
 

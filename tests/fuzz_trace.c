@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * libFuzzer target: any bytes as a trace, strictly and leniently. Whatever comes in, a refusal is
- * one whole line, and a trace that is taken keeps the invariants that a replay builds on.
+ * libFuzzer target: any bytes as a trace, strictly and leniently, and as a device profile. Whatever
+ * comes in, a refusal is one whole line, and what is taken keeps the invariants that a replay and a
+ * simulated device build on.
  *
  *   fuzz_trace -max_len=4096 -dict=tests/fuzz_seeds/trace.dict CORPUS tests/fuzz_seeds/trace
  */
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "replay/formats/format.h"
+#include "replay/profile.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,6 +55,14 @@ static void audit(const struct gp_trace *t)
 	require(ids == t->n_ids && ids == t->n_allocs, "counts");
 }
 
+static void require_refusal(int r, const char *why)
+{
+	require(r == -EINVAL, "a refusal is -EINVAL");
+	require(!strncmp(why, "input:", 6) && strstr(why, "expected"), "form of the refusal");
+	for (const char *p = why; *p; p++)
+		require((unsigned char)*p >= ' ', "a refusal is one line of text");
+}
+
 /* The number of events, or -1: refused. */
 static long load(const uint8_t *data, size_t size, bool lenient, uint64_t *skipped)
 {
@@ -68,11 +78,8 @@ static long load(const uint8_t *data, size_t size, bool lenient, uint64_t *skipp
 	r = gp_trace_load_input(in, &options, &t, why, sizeof(why));
 	gp_input_close(in);
 	if (r) {
-		require(!t && r == -EINVAL, "a refusal is -EINVAL");
-		require(!strncmp(why, "input:", 6) && strstr(why, "expected"),
-			"form of the refusal");
-		for (const char *p = why; *p; p++)
-			require((unsigned char)*p >= ' ', "a refusal is one line of text");
+		require(!t, "nothing is handed out with a refusal");
+		require_refusal(r, why);
 		return -1;
 	}
 	audit(t);
@@ -83,12 +90,38 @@ static long load(const uint8_t *data, size_t size, bool lenient, uint64_t *skipp
 	return n;
 }
 
+static void load_profile(const uint8_t *data, size_t size)
+{
+	struct gp_input *in = gp_input_open_memory("input", data, size);
+	struct gp_profile *p = NULL;
+	char why[512] = "";
+	int r;
+
+	if (!in)
+		return;
+	r = gp_profile_read(in, &p, why, sizeof(why));
+	gp_input_close(in);
+	if (r) {
+		require_refusal(r, why);
+		return;
+	}
+	require(p->total_bytes && p->free_bytes <= p->total_bytes, "memory of the card");
+	for (unsigned i = 0; i < GP_COST_N; i++) {
+		const struct gp_cost_curve *c = &p->curves[i];
+
+		for (unsigned k = 1; k < c->n; k++)
+			require(c->at[k - 1].size < c->at[k].size, "sizes of a curve");
+	}
+	gp_profile_free(p);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint64_t skipped = 0, skipped_lenient = 0;
 	long strict = load(data, size, false, &skipped);
 	long lenient = load(data, size, true, &skipped_lenient);
 
+	load_profile(data, size);
 	require(!skipped, "strict skips nothing");
 	if (strict >= 0)
 		require(strict == lenient && !skipped_lenient,

@@ -106,7 +106,7 @@ static void bad_files_are_refused(void **state)
 		{ SIGNATURE "\"memory\":{\"total_bytes\":0}}", "expected a whole number from 1" },
 		{ SIGNATURE
 		  "\"memory\":{\"total_bytes\":1,\"free_bytes\":2,\"page_bytes\":2097152}}",
-		  "free_bytes is more than" },
+		  "free_bytes is 2, expected no more" },
 		{ SIGNATURE "\"memory\":{\"total_bytes\":3,\"free_bytes\":2,\"page_bytes\":65536}}",
 		  "page_bytes is 65536, expected 2097152" },
 		{ FRONT "\"calls\":[]}", ":3: \"calls\" is an array" },
@@ -134,7 +134,8 @@ static void bad_files_are_refused(void **state)
 		  "mean_ns is 9, expected one between" },
 		{ FRONT "\"calls\":{\"a\":[{\"size\":1,\"n\":1}]}}", "no \"min_ns\"" },
 		{ FRONT "\"calls\":{\"a\":[" ROW(1, 1) "],\"a\":[]}}", "key \"a\" twice" },
-		{ FRONT "\"calls\":{" MALLOCS "}}", "no \"cudaFree.held\" with a size above 0" },
+		{ FRONT "\"calls\":{" MALLOCS "}}",
+		  "expected \"cudaFree.held\" with a size above 0" },
 		{ FRONT "\"calls\":{" MALLOCS FREES "}", ":5: " },
 		{ GOOD "{", ":5: " },
 	};
@@ -177,13 +178,13 @@ static void too_many_rows_are_refused(void **state)
 					 "\"p90_ns\":1,\"p99_ns\":1,\"max_ns\":1}",
 					 i > 1 ? "," : "", i);
 	assert_int_equal(load_text(text, &p, why, sizeof(why)), -EINVAL);
-	assert_non_null(strstr(why, "\"a\": more than 32 sizes"));
+	assert_non_null(strstr(why, "\"a\": one size more, expected at most 32"));
 	used = (size_t)snprintf(text, size, FRONT "\"calls\":{");
 	for (unsigned i = 0; i <= GP_PROFILE_ROWS; i++)
 		used += (size_t)snprintf(text + used, size - used, "%s\"a%u\":[" ROW(1, 1) "]",
 					 i ? "," : "", i);
 	assert_int_equal(load_text(text, &p, why, sizeof(why)), -EINVAL);
-	assert_non_null(strstr(why, "more than 4096 rows"));
+	assert_non_null(strstr(why, "expected at most 4096"));
 	free(text);
 }
 

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_pull.h"
+#include "json_fields.h"
 #include "replay/profile.h"
 
 #define NS_MAX UINT64_C(1000000000000) /* a slower call than 1 000 s is a mistake */
@@ -232,7 +232,7 @@ static struct gp_profile_row *row_room(struct reader *in)
 	struct gp_profile_row *grown;
 
 	if (in->p->n_rows == GP_PROFILE_ROWS) {
-		refuse(in, in->json.line, "more than %u rows", GP_PROFILE_ROWS);
+		refuse(in, in->json.line, "one row more, expected at most %u", GP_PROFILE_ROWS);
 		return NULL;
 	}
 	if (in->p->n_rows < in->cap_rows)
@@ -257,7 +257,7 @@ static int read_row(struct reader *in, const char *call, size_t n_before)
 	if (in->json.token != GP_JSON_OBJECT)
 		return refuse_token(in, call, "an array of objects");
 	if (n_before == GP_PROFILE_SIZES)
-		return refuse(in, in->json.line, "\"%s\": more than %u sizes", call,
+		return refuse(in, in->json.line, "\"%s\": one size more, expected at most %u", call,
 			      GP_PROFILE_SIZES);
 	memset(row, 0, sizeof(*row));
 	strcpy(row->call, call);
@@ -279,10 +279,11 @@ static int read_call(struct reader *in)
 	size_t n;
 
 	if (!j->text_len || j->text_len >= sizeof(call) || strspn(j->text, letters) != j->text_len)
-		return refuse(in, j->line,
-			      "\"%.40s\" cannot name a call, expected letters, digits, '.' and "
-			      "'_', at most %zu of them",
-			      j->text, sizeof(call) - 1);
+		return refuse(
+			in, j->line,
+			"\"%s\" cannot name a call, expected letters, digits, '.' and '_', at "
+			"most %zu of them",
+			gp_fields_quote(j).text, sizeof(call) - 1);
 	memcpy(call, j->text, j->text_len + 1);
 	if (gp_profile_rows(in->p, call, &n))
 		return refuse(in, j->line, "key \"%s\" twice, expected it once", call);
@@ -354,7 +355,10 @@ static int read_memory(struct reader *in)
 	if (r)
 		return r;
 	if (p->free_bytes > p->total_bytes)
-		return refuse(in, in->json.line, "free_bytes is more than total_bytes");
+		return refuse(in, in->json.line,
+			      "free_bytes is %" PRIu64
+			      ", expected no more than total_bytes, %" PRIu64,
+			      p->free_bytes, p->total_bytes);
 	if (p->page_bytes != 2 * GP_MIB)
 		return refuse(in, in->json.line,
 			      "page_bytes is %" PRIu64 ", expected 2097152: no other size of page "
@@ -417,30 +421,38 @@ static int read_document(struct reader *in)
 	return r;
 }
 
+int gp_profile_read(struct gp_input *input, struct gp_profile **out, char *why, size_t why_size)
+{
+	struct reader in = { .path = input->path, .why = why, .why_size = why_size };
+	int r;
+
+	in.p = calloc(1, sizeof(*in.p));
+	r = in.p ? gp_json_init(&in.json, input, 0) : -ENOMEM;
+	if (r)
+		snprintf(why, why_size, "%s: out of memory", in.path);
+	else
+		r = read_document(&in);
+	gp_json_fini(&in.json);
+	if (r && gp_input_error(input)) {
+		r = gp_input_error(input);
+		snprintf(why, why_size, "%s: %s", in.path, input->error_text);
+	}
+	if (r)
+		gp_profile_free(in.p);
+	else
+		*out = in.p;
+	return r;
+}
+
 int gp_profile_load(const char *path, struct gp_profile **out, char *why, size_t why_size)
 {
-	struct reader in = { .path = path, .why = why, .why_size = why_size };
 	struct gp_input *input;
 	int r = gp_input_open(path, &input, why, why_size);
 
 	if (r)
 		return r;
-	in.p = calloc(1, sizeof(*in.p));
-	r = in.p ? gp_json_init(&in.json, input, 0) : -ENOMEM;
-	if (r)
-		snprintf(why, why_size, "%s: out of memory", path);
-	else
-		r = read_document(&in);
-	if (r && gp_input_error(input)) {
-		r = gp_input_error(input);
-		snprintf(why, why_size, "%s: %s", path, input->error_text);
-	}
-	gp_json_fini(&in.json);
+	r = gp_profile_read(input, out, why, why_size);
 	gp_input_close(input);
-	if (r)
-		gp_profile_free(in.p);
-	else
-		*out = in.p;
 	return r;
 }
 
