@@ -1,35 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hybrid: three tiers, each of which borrows from the one above.
+ * hybrid: tiers, each of which borrows from the one above.
  *
- * Shape        size < slab_below (1 KiB)      slab        slabs of 64 KiB      --+
+ * Shape        size < slab_below (1 KiB)      slab    slabs of 64 KiB   --+
+ *              size <= quick (64 KiB)         fit     small  <------------+  chunks of 2 MiB --+
+ *              above                          fit     main   <---------------------------------+
+ *                                              |
+ *                                              device, by the growth policy
+ *
+ *              large=buddy instead:
+ *
+ *              size < slab_below (1 KiB)      slab        slabs of 64 KiB      --+
  *              size <= buddy_above (1 MiB)    segregated  <---------------------+  chunks of 8 MiB --+
  *              above                          buddy       <-------------------------------------------+
- *                                               |
- *                                               device, by the growth policy
+ *                                              |
+ *                                              device, by the growth policy
  *
- *              Small objects cost a bit each and never fragment what is above them; middle sizes are
- *              cut exactly; large ones come aligned and merge in O(log n). A slab that runs empty
- *              goes back to the segregated tier, a chunk that does to the buddy, and what the buddy
- *              has free serves any of them.
+ *              Small objects cost a bit each and never fragment what is above them; middle sizes come
+ *              from chunks of their own, where blocks wait whole for the next of their size; large
+ *              ones are fitted best (fit.h), or come as aligned powers of two. A slab that runs empty
+ *              goes back to the tier above, a chunk that does likewise, and what the top has free
+ *              serves any of them.
  * Invariants   the tiers' own; an address belongs to the lowest tier that knows it, since a slab is
  *              a block of the segregated tier and a chunk one of the buddy
- * Cost         alloc: a comparison more than the tier's; free: the tiers below the block's look for
- *              it first, one lookup each
- * Waste        that of the tier; large blocks round up to powers of two (see buddy)
+ * Cost         alloc: a comparison more than the tier's; free: with large=fit one lookup, and the
+ *              slab's too for what it has cut and for blocks that could be slabs
+ * Waste        that of the tier; with large=buddy large blocks round up to powers of two
  * Threads      one at a time
  */
-#include "pool.h"
+#include "fit.h"
 
 #include <errno.h>
 
-#define HYBRID_TIERS 3
+enum hybrid_large {
+	HYBRID_FIT,
+	HYBRID_BUDDY,
+};
+
+static const char *const hybrid_large_choices[] = { "fit", "buddy", NULL };
 
 struct hybrid {
 	uint64_t slab_below, buddy_above, slab_size, keep_empty, classes, chunk, min_block;
+	unsigned large; /* enum hybrid_large */
 	struct gp_pool_options opt;
 
-	struct gp_allocator *slab, *segregated, *buddy;
+	struct gp_allocator *slab, *segregated, *buddy; /* buddy: NULL with large=fit */
+	struct gp_fit *fit;                             /* segregated's */
 	uint64_t live;
 };
 
@@ -39,7 +55,7 @@ static int hybrid_give_back(struct hybrid *h)
 	uint64_t released = 0;
 	int r = gp_trim(h->slab, 0, &released);
 
-	return r ? r : gp_trim(h->segregated, 0, &released);
+	return r || !h->buddy ? r : gp_trim(h->segregated, 0, &released);
 }
 
 static GP_NOINLINE int hybrid_retry(struct hybrid *h, struct gp_allocator *tier,
@@ -54,7 +70,7 @@ static GP_NOINLINE int hybrid_retry(struct hybrid *h, struct gp_allocator *tier,
 		tier = h->segregated;
 		r = tier->ops->alloc(tier, req, out);
 	}
-	if (r > 0 && tier == h->segregated)
+	if (r > 0 && tier == h->segregated && h->buddy)
 		r = h->buddy->ops->alloc(h->buddy, req, out);
 	return r;
 }
@@ -65,23 +81,33 @@ static int hybrid_alloc(struct gp_allocator *a, const struct gp_request *req, st
 	struct gp_allocator *tier = h->segregated;
 	int r;
 
-	if (req->size < h->slab_below)
+	if (req->size < h->slab_below) {
 		tier = h->slab;
-	else if (req->size > h->buddy_above)
+		r = tier->ops->alloc(tier, req, out);
+	} else if (GP_UNLIKELY(h->buddy && req->size > h->buddy_above)) {
 		tier = h->buddy;
-	r = tier->ops->alloc(tier, req, out);
+		r = tier->ops->alloc(tier, req, out);
+	} else {
+		r = gp_fit_alloc(h->fit, req, out);
+	}
 	if (GP_UNLIKELY(r > 0))
 		r = hybrid_retry(h, tier, req, out);
 	h->live += !r;
 	return r;
 }
 
-/* Each tier passes on to the one above what it does not know. */
+/* What the fit tier does not know, and what may be an object at the start of a slab, goes to the
+ * slab tier, which passes on to the one above what is not its own. */
 static int hybrid_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct hybrid *h = gp_state(a);
-	int r = h->slab->ops->free(h->slab, addr);
+	uint32_t slot = gp_fit_probe(h->fit, addr);
+	int r;
 
+	if (slot != GP_TILE_INDEX_ABSENT && GP_LIKELY(addr & (h->slab_size - 1)))
+		r = gp_fit_free_at(h->fit, slot, addr);
+	else
+		r = h->slab->ops->free(h->slab, addr);
 	h->live -= !r;
 	return r;
 }
@@ -89,19 +115,23 @@ static int hybrid_free(struct gp_allocator *a, uint64_t addr)
 static void hybrid_usage(const struct gp_allocator *a, struct gp_usage *out)
 {
 	const struct hybrid *h = gp_state(a);
-	struct gp_usage slab, seg, buddy;
+	struct gp_usage slab, seg, buddy = { 0 };
 
 	gp_usage(h->slab, &slab);
 	gp_usage(h->segregated, &seg);
-	gp_usage(h->buddy, &buddy);
+	if (h->buddy)
+		gp_usage(h->buddy, &buddy);
 	/* What a tier holds is granted by the one above, but not to the user. */
 	*out = (struct gp_usage){
 		.live_blocks = h->live,
-		.granted_bytes = slab.granted_bytes + seg.granted_bytes - slab.reserved_bytes +
-				 buddy.granted_bytes - seg.reserved_bytes,
-		.reserved_bytes = buddy.reserved_bytes,
+		.granted_bytes = slab.granted_bytes + seg.granted_bytes - slab.reserved_bytes,
+		.reserved_bytes = seg.reserved_bytes,
 		.event_waits = seg.event_waits + buddy.event_waits,
 	};
+	if (h->buddy) {
+		out->granted_bytes += buddy.granted_bytes - seg.reserved_bytes;
+		out->reserved_bytes = buddy.reserved_bytes;
+	}
 }
 
 static int hybrid_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
@@ -109,7 +139,7 @@ static int hybrid_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released
 	struct hybrid *h = gp_state(a);
 	int r = hybrid_give_back(h);
 
-	return r ? r : gp_trim(h->buddy, keep, released);
+	return r ? r : gp_trim(h->buddy ? h->buddy : h->segregated, keep, released);
 }
 
 static int hybrid_check(const struct gp_allocator *a, FILE *why)
@@ -119,7 +149,7 @@ static int hybrid_check(const struct gp_allocator *a, FILE *why)
 
 	if (!r)
 		r = gp_check(h->segregated, why);
-	return r ? r : gp_check(h->buddy, why);
+	return r || !h->buddy ? r : gp_check(h->buddy, why);
 }
 
 /* From the lowest tier up: each gives its memory to the one above. */
@@ -132,28 +162,46 @@ static void hybrid_fini(struct gp_allocator *a)
 	gp_allocator_destroy(h->buddy);
 }
 
-static int hybrid_make_tiers(struct gp_allocator *a)
+/* The tier of middle sizes: all that is above the slabs, or chunks of the buddy. */
+static int hybrid_make_segregated(struct gp_allocator *a, const struct gp_env *env)
 {
 	struct hybrid *h = gp_state(a);
-	const char *streams = gp_stream_rule_choices[h->opt.streams];
-	struct gp_env env = a->env;
 	char base[256], spec[320];
 	int r;
 
-	env.threads = 1; /* only called from here */
+	if (h->large == HYBRID_FIT) {
+		gp_pool_spec(&h->opt, "segregated", "chunk", base, sizeof(base));
+		snprintf(spec, sizeof(spec), "%s,classes=%llu", base,
+			 (unsigned long long)h->classes);
+		return gp_allocator_create(spec, a->dev, env, &h->segregated, a->why,
+					   sizeof(a->why));
+	}
 	gp_pool_spec(&h->opt, "buddy", "arena", base, sizeof(base));
 	snprintf(spec, sizeof(spec), "%s,min_block=%llu", base, (unsigned long long)h->min_block);
-	r = gp_allocator_create(spec, a->dev, &env, &h->buddy, a->why, sizeof(a->why));
+	r = gp_allocator_create(spec, a->dev, env, &h->buddy, a->why, sizeof(a->why));
 	if (r)
 		return r;
 	snprintf(spec, sizeof(spec), "segregated:classes=%llu,chunk=%llu,streams=%s",
-		 (unsigned long long)h->classes, (unsigned long long)h->chunk, streams);
-	r = gp_allocator_create_under(spec, h->buddy, &h->segregated, a->why, sizeof(a->why));
+		 (unsigned long long)h->classes, (unsigned long long)h->chunk,
+		 gp_stream_rule_choices[h->opt.streams]);
+	return gp_allocator_create_under(spec, h->buddy, &h->segregated, a->why, sizeof(a->why));
+}
+
+static int hybrid_make_tiers(struct gp_allocator *a)
+{
+	struct hybrid *h = gp_state(a);
+	struct gp_env env = a->env;
+	char spec[320];
+	int r;
+
+	env.threads = 1; /* only called from here */
+	r = hybrid_make_segregated(a, &env);
 	if (r)
 		return r;
+	h->fit = gp_fit_of(h->segregated);
 	snprintf(spec, sizeof(spec), "slab:max_object=%llu,slab=%llu,keep_empty=%llu,streams=%s",
 		 (unsigned long long)h->slab_below, (unsigned long long)h->slab_size,
-		 (unsigned long long)h->keep_empty, streams);
+		 (unsigned long long)h->keep_empty, gp_stream_rule_choices[h->opt.streams]);
 	return gp_allocator_create_under(spec, h->segregated, &h->slab, a->why, sizeof(a->why));
 }
 
@@ -178,6 +226,12 @@ static int hybrid_init(struct gp_allocator *a)
 }
 
 static const struct gp_option hybrid_options[] = {
+	{ .name = "large",
+	  .help = "what serves large requests: best fit, or powers of two",
+	  .type = GP_OPTION_CHOICE,
+	  .offset = offsetof(struct hybrid, large),
+	  .default_text = "fit",
+	  .choices = hybrid_large_choices },
 	{ .name = "slab_below",
 	  .help = "smaller requests go to the slab tier",
 	  .type = GP_OPTION_SIZE,
@@ -185,13 +239,6 @@ static const struct gp_option hybrid_options[] = {
 	  .default_text = "1K",
 	  .min = GP_ALIGN,
 	  .max = 512 * GP_KIB },
-	{ .name = "buddy_above",
-	  .help = "larger requests go to the buddy tier",
-	  .type = GP_OPTION_SIZE,
-	  .offset = offsetof(struct hybrid, buddy_above),
-	  .default_text = "1M",
-	  .min = GP_ALIGN,
-	  .max = GP_GIB },
 	{ .name = "slab",
 	  .help = "slab tier: bytes of a slab",
 	  .type = GP_OPTION_SIZE,
@@ -207,15 +254,22 @@ static const struct gp_option hybrid_options[] = {
 	  .default_text = "1",
 	  .max = 1024 },
 	{ .name = "classes",
-	  .help = "segregated tier: size classes in each doubling",
+	  .help = "size classes in each doubling, above the slab tier",
 	  .type = GP_OPTION_COUNT,
 	  .offset = offsetof(struct hybrid, classes),
-	  .default_text = "4",
+	  .default_text = "32",
 	  .min = 1,
 	  .max = 32,
 	  .pow2 = true },
+	{ .name = "buddy_above",
+	  .help = "large=buddy: larger requests go to the buddy tier",
+	  .type = GP_OPTION_SIZE,
+	  .offset = offsetof(struct hybrid, buddy_above),
+	  .default_text = "1M",
+	  .min = GP_ALIGN,
+	  .max = GP_GIB },
 	{ .name = "chunk",
-	  .help = "segregated tier: what it takes from the buddy tier",
+	  .help = "large=buddy: what the segregated tier takes from the buddy tier",
 	  .type = GP_OPTION_SIZE,
 	  .offset = offsetof(struct hybrid, chunk),
 	  .default_text = "8M",
@@ -223,7 +277,7 @@ static const struct gp_option hybrid_options[] = {
 	  .max = GP_GIB,
 	  .pow2 = true },
 	{ .name = "min_block",
-	  .help = "buddy tier: smallest block",
+	  .help = "large=buddy: smallest block of the buddy tier",
 	  .type = GP_OPTION_SIZE,
 	  .offset = offsetof(struct hybrid, min_block),
 	  .default_text = "64K",
@@ -237,7 +291,7 @@ static const struct gp_option hybrid_options[] = {
 
 const struct gp_allocator_ops gp_hybrid_ops = {
 	.name = "hybrid",
-	.summary = "slab below 1 KiB, segregated lists to 1 MiB, buddy above",
+	.summary = "slab below 1 KiB, own chunks to 64 KiB, best fit (or buddy) above",
 	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS,
 	.state_size = sizeof(struct hybrid),
 	.options = hybrid_options,

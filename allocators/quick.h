@@ -6,13 +6,13 @@
  * algorithm for heap storage management", SIGPLAN Notices 23(10), 1988; deferred coalescing in
  * P. R. Wilson et al.: "Dynamic storage allocation: a survey and critical review", IWMM 1995).
  *
- * Shape       head[key] -> block -> block    last in, first out, linked by fnext; blocks of one key
- *             are of one size. One of these for each stream, so that reuse never crosses streams.
- * Invariants  blocks in it are in state GP_TILE_QUICK; `units` is their sum; marks has each key that
- *             has any                                            -> gp_quick_check()
+ * Shape       head[units - 1] -> block -> block    last in, first out, linked by fnext. One of these
+ *             for each stream, so that reuse never crosses streams.
+ * Invariants  blocks in it are in state GP_TILE_QUICK; marks has each size that has any
+ *                                                                  -> gp_quick_check()
  * Cost        push, pop: O(1), two cache lines
- * Waste       what lies here is no hole for other sizes: the owner bounds it, and takes all out and
- *             joins it before it concludes that nothing fits
+ * Waste       what lies here is no hole for other sizes: the owner takes all out and joins it before
+ *             it concludes that nothing fits
  * Threads     one at a time
  */
 #ifndef GP_QUICK_H
@@ -20,46 +20,38 @@
 
 #include "tiling.h"
 
-#define GP_QUICK_KEYS 256
+#define GP_QUICK_UNITS 256 /* the largest block */
 
 struct gp_quick {
-	uint32_t head[GP_QUICK_KEYS];
-	uint64_t marks[GP_QUICK_KEYS / 64]; /* keys that may have any */
-	uint64_t units;
+	uint32_t head[GP_QUICK_UNITS];
+	uint64_t marks[GP_QUICK_UNITS / 64]; /* sizes that may have any */
 };
 
-/* The owner's numbering of sizes, below GP_QUICK_KEYS. */
-typedef unsigned gp_quick_key(uint32_t units);
-
-/* The latest block of a key, now USED; GP_TILE_NIL: none. */
-static inline uint32_t gp_quick_pop(struct gp_quick *q, struct gp_tiling *t, unsigned key)
+/* The latest block of a size, still in state QUICK; GP_TILE_NIL: none. */
+static inline uint32_t gp_quick_pop(struct gp_quick *q, const struct gp_tiling *t, uint32_t units)
 {
-	uint32_t n = q->head[key];
-	struct gp_tile *tile = &t->tiles[n];
+	uint32_t n = q->head[units - 1];
 
-	if (n) {
-		q->head[key] = tile->fnext;
-		q->units -= tile->units;
-		tile->state = GP_TILE_USED;
-	}
+	if (GP_LIKELY(n))
+		q->head[units - 1] = t->tiles[n].fnext;
 	return n;
 }
 
-static inline void gp_quick_push(struct gp_quick *q, struct gp_tiling *t, uint32_t n, unsigned key)
+static inline void gp_quick_push(struct gp_quick *q, struct gp_tiling *t, uint32_t n)
 {
 	struct gp_tile *tile = &t->tiles[n];
+	unsigned key = tile->units - 1;
 
-	tile->state = GP_TILE_QUICK;
 	tile->fnext = q->head[key];
 	q->head[key] = n;
 	q->marks[key / 64] |= UINT64_C(1) << (key % 64);
-	q->units += tile->units;
 }
 
-/* Any block, now USED; GP_TILE_NIL: there is none. */
-uint32_t gp_quick_any(struct gp_quick *q, struct gp_tiling *t);
-/* 0, or -EILSEQ with a line on `why` that names the owner. Adds the blocks' units to *units. */
-int gp_quick_check(const struct gp_quick *q, const struct gp_tiling *t, uint16_t stream,
-		   gp_quick_key *key_of, const char *owner, uint64_t *units, FILE *why);
+/* Any block, still in state QUICK; GP_TILE_NIL: there is none. */
+uint32_t gp_quick_any(struct gp_quick *q, const struct gp_tiling *t);
+/* 0, or -EILSEQ with a line on `why` that names the owner. All tiles must be of one state and stream.
+ * Adds their units to *units. */
+int gp_quick_check(const struct gp_quick *q, const struct gp_tiling *t, unsigned state,
+		   uint32_t stream, const char *owner, uint64_t *units, FILE *why);
 
 #endif

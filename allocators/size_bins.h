@@ -13,7 +13,7 @@
  *             new dynamic memory allocator for real-time systems", ECRTS 2004).
  * Invariants  a tile is in the list of its class; the bitmaps say which have any
  *                                                                 -> gp_size_bins_check()
- * Cost        add, remove: O(1); finding: O(1) for a bounded `near`
+ * Cost        O(1), but for the best fit
  * Threads     one at a time
  */
 #ifndef GP_SIZE_BINS_H
@@ -32,11 +32,6 @@ struct gp_size_bins {
 	unsigned lg_steps;
 	uint32_t head[GP_BINS_CLASSES];
 };
-
-static inline bool gp_size_bins_empty(const struct gp_size_bins *b)
-{
-	return !b->top;
-}
 
 static inline unsigned gp_size_bins_class(const struct gp_size_bins *b, uint32_t units)
 {
@@ -70,11 +65,9 @@ static inline void gp_size_bins_remove(struct gp_size_bins *b, struct gp_tiling 
 		return;
 	}
 	b->head[c] = fnext;
-	if (fnext)
-		return;
-	b->map[c / 64] &= ~(UINT64_C(1) << (c % 64));
-	if (!b->map[c / 64])
-		b->top &= ~(UINT64_C(1) << (c / 64));
+	/* No branch: in a heap of mixed sizes a list is as likely to run empty as not. */
+	b->map[c / 64] &= ~((uint64_t)!fnext << (c % 64));
+	b->top &= ~((uint64_t)!b->map[c / 64] << (c / 64));
 }
 
 /* The first tile of the lowest class from c on; GP_TILE_NIL: none. */
@@ -97,46 +90,25 @@ static inline uint32_t gp_size_bins_from(const struct gp_size_bins *b, unsigned 
 	return b->head[w * 64 + gp_lowest_bit(word)];
 }
 
-/* Any tile; GP_TILE_NIL: none. */
-static inline uint32_t gp_size_bins_any(const struct gp_size_bins *b)
-{
-	return gp_size_bins_from(b, 0);
-}
-
-/* Smallest tile of at least `units` among the first `near` of a list. */
-static inline uint32_t gp_size_bins_smallest(const struct gp_tiling *t, uint32_t n, uint32_t units,
-					     unsigned near)
-{
-	uint32_t best = GP_TILE_NIL, best_units = UINT32_MAX;
-
-	for (; n && near; n = t->tiles[n].fnext, near--) {
-		uint32_t have = t->tiles[n].units;
-
-		if (have == units)
-			return n;
-		if (have > units && have <= best_units) {
-			best = n;
-			best_units = have;
-		}
-	}
-	return best;
-}
-
-/* The smallest tile of at least `units` of the first `near` in the own class, else in the next one
- * that has any: all there are large enough. GP_TILE_NIL: none. */
+/* The latest tile of the own class if it is large enough, else the latest of the next class that has
+ * any: all there are. GP_TILE_NIL: none. */
 static inline uint32_t gp_size_bins_find(const struct gp_size_bins *b, const struct gp_tiling *t,
-					 uint32_t units, unsigned near)
+					 uint32_t units)
 {
 	unsigned c = gp_size_bins_class(b, units);
-	uint32_t n = gp_size_bins_smallest(t, b->head[c], units, near);
+	uint32_t n = b->head[c];
 
-	return n ? n : gp_size_bins_smallest(t, gp_size_bins_from(b, c + 1), units, near);
+	return t->tiles[n].units >= units ? n : gp_size_bins_from(b, c + 1);
 }
 
+/* The smallest tile that is large enough, the latest of equals. Linear in two classes. */
+uint32_t gp_size_bins_find_best(const struct gp_size_bins *b, const struct gp_tiling *t,
+				uint32_t units);
 /* The first tile of the lowest class all of which is large enough. */
 uint32_t gp_size_bins_find_class(const struct gp_size_bins *b, uint32_t units);
-/* 0, or -EILSEQ with a line on `why` that names the owner. Adds the tiles' units to *units. */
-int gp_size_bins_check(const struct gp_size_bins *b, const struct gp_tiling *t, uint16_t stream,
+/* 0, or -EILSEQ with a line on `why` that names the owner. All tiles must be of one state. Adds their
+ * units to *units. */
+int gp_size_bins_check(const struct gp_size_bins *b, const struct gp_tiling *t, unsigned state,
 		       const char *owner, uint64_t *units, FILE *why);
 
 #endif

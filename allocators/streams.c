@@ -14,7 +14,7 @@
 
 void gp_streams_init(struct gp_streams *s, struct gp_device *dev)
 {
-	*s = (struct gp_streams){ .dev = dev };
+	*s = (struct gp_streams){ .dev = dev, .epoch = 1 };
 }
 
 void gp_streams_fini(struct gp_streams *s)
@@ -27,7 +27,7 @@ void gp_streams_fini(struct gp_streams *s)
 int gp_streams_grow(struct gp_streams *s, uint32_t stream)
 {
 	uint32_t cap = s->cap ? s->cap : 4;
-	uint64_t *freed, *waited;
+	uint32_t *freed, *waited;
 
 	if (stream >= STREAMS_MAX)
 		return -E2BIG;
@@ -56,23 +56,73 @@ int gp_streams_grow(struct gp_streams *s, uint32_t stream)
 	return 0;
 }
 
-int gp_streams_wait(struct gp_streams *s, uint32_t from, uint32_t to)
+static int streams_wait_now(struct gp_streams *s, uint32_t from, uint32_t to)
 {
-	uint64_t *seen;
-	int r;
+	int r = gp_device_stream_wait(s->dev, from, to);
 
-	if (from == to || from == GP_STREAM_FRESH)
-		return 0;
-	seen = &s->waited[(size_t)to * s->cap + from];
-	if (*seen == s->freed[from] + 1)
-		return 0;
-	r = gp_device_stream_wait(s->dev, from, to);
 	if (r)
 		return r;
-	*seen = s->freed[from] + 1;
+	/* A counter that has come to its end makes waits that were not needed, and misses none. */
+	if (s->epoch < UINT32_MAX)
+		s->epoch++;
+	s->waited[(size_t)to * s->cap + from] = s->epoch;
 	s->waits++;
 	/* What `to` takes now carries `from`'s work with it: whoever waited for `to` before this
 	 * must do so again before taking it from there. */
-	s->freed[to]++;
+	s->freed[to] = s->epoch;
 	return 0;
+}
+
+int gp_streams_wait(struct gp_streams *s, uint32_t from, uint32_t to)
+{
+	if (from == to || from == GP_STREAM_FRESH)
+		return 0;
+	if (s->freed[from] < s->waited[(size_t)to * s->cap + from])
+		return 0;
+	return streams_wait_now(s, from, to);
+}
+
+int gp_streams_wait_for(struct gp_streams *s, struct gp_stream_users users, uint32_t to)
+{
+	int r = 0;
+
+	for (uint32_t from = 0; from < s->n && !r; from++)
+		if (from != to && users.set & gp_stream_bit(from) &&
+		    users.epoch >= s->waited[(size_t)to * s->cap + from])
+			r = streams_wait_now(s, from, to);
+	return r;
+}
+
+/* Has the only stream in b.set waited for all of a.set since a.epoch? Then b's users, from b.epoch on,
+ * stand for both. */
+static bool streams_cover(const struct gp_streams *s, struct gp_stream_users a,
+			  struct gp_stream_users *b)
+{
+	uint32_t epoch = b->epoch, to;
+
+	if (!gp_is_pow2(b->set) || s->n > GP_STREAM_BITS)
+		return false;
+	to = gp_lowest_bit(b->set);
+	for (unsigned set = a.set & ~b->set; set; set &= set - 1) {
+		uint32_t waited = s->waited[(size_t)to * s->cap + gp_lowest_bit(set)];
+
+		if (a.epoch >= waited)
+			return false;
+		epoch = waited > epoch ? waited : epoch;
+	}
+	/* Who waited for that stream before it waited for the others must do so again. */
+	b->epoch = a.set & b->set && a.epoch > epoch ? a.epoch : epoch;
+	return true;
+}
+
+struct gp_stream_users gp_streams_join(const struct gp_streams *s, struct gp_stream_users a,
+				       struct gp_stream_users b)
+{
+	if (streams_cover(s, a, &b))
+		return b;
+	if (streams_cover(s, b, &a))
+		return a;
+	a.set |= b.set;
+	a.epoch = b.epoch > a.epoch ? b.epoch : a.epoch;
+	return a;
 }

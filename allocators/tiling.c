@@ -8,17 +8,19 @@
 #include <stdlib.h>
 
 #define TILING_FIRST 256
+/* No address has it: the NIL tile must never be found. */
+#define TILING_NOWHERE ((UINT64_C(1) << 40) - 1)
 
 int gp_tiling_init(struct gp_tiling *t, bool joins)
 {
 	int r;
 
 	*t = (struct gp_tiling){ .n = 1, .joins = joins };
-	r = gp_addr_index_init(&t->index);
+	r = gp_tile_index_init(&t->index);
 	if (!r)
-		r = gp_tiling_grow(t);
+		r = gp_tiling_grow(t, 1);
 	if (!r)
-		t->tiles[GP_TILE_NIL] = (struct gp_tile){ .state = GP_TILE_DEAD };
+		t->tiles[GP_TILE_NIL] = (struct gp_tile){ .unit = TILING_NOWHERE };
 	else
 		gp_tiling_fini(t);
 	return r;
@@ -26,17 +28,17 @@ int gp_tiling_init(struct gp_tiling *t, bool joins)
 
 void gp_tiling_fini(struct gp_tiling *t)
 {
-	gp_addr_index_fini(&t->index);
+	gp_tile_index_fini(&t->index);
 	free(t->tiles);
 	*t = (struct gp_tiling){ 0 };
 }
 
-int gp_tiling_grow(struct gp_tiling *t)
+static int tiling_grow_tiles(struct gp_tiling *t)
 {
 	uint32_t cap = t->cap ? 2 * t->cap : TILING_FIRST;
 	struct gp_tile *tiles;
 
-	if (cap > GP_INDEX_VALUE_MAX + 1)
+	if (cap > GP_TILE_NUMBER_MAX + 1)
 		return -ENOSPC;
 	tiles = realloc(t->tiles, cap * sizeof(*tiles));
 	if (!tiles)
@@ -46,6 +48,17 @@ int gp_tiling_grow(struct gp_tiling *t)
 	return 0;
 }
 
+int gp_tiling_grow(struct gp_tiling *t, uint32_t more)
+{
+	int r = 0;
+
+	if (t->n + more > t->cap)
+		r = tiling_grow_tiles(t);
+	if (!r && t->index.n + more > t->index.room)
+		r = gp_tile_index_grow(&t->index, t->tiles, more);
+	return r;
+}
+
 uint32_t gp_tiling_last(const struct gp_tiling *t, uint64_t end)
 {
 	uint32_t closing = gp_tiling_find(t, end);
@@ -53,43 +66,71 @@ uint32_t gp_tiling_last(const struct gp_tiling *t, uint64_t end)
 	return t->tiles[closing].state == GP_TILE_END ? t->tiles[closing].prev : GP_TILE_NIL;
 }
 
-uint32_t gp_tiling_add(struct gp_tiling *t, struct gp_range range, uint16_t stream)
+/* The piece that ends with `last` gets its END at addr. */
+static uint32_t tiling_close(struct gp_tiling *t, uint32_t last, uint64_t addr)
+{
+	uint32_t n = gp_tiling_record(t, (struct gp_tile){ .unit = addr >> GP_TILE_LG_UNIT,
+							   .state = GP_TILE_END,
+							   .prev = last });
+
+	t->tiles[last].next = n;
+	if (t->joins)
+		gp_tile_index_add(&t->index, t->tiles, n);
+	return n;
+}
+
+static void tiling_open(struct gp_tiling *t, uint32_t closing)
+{
+	uint32_t i = gp_tile_index_probe(&t->index, t->tiles, t->tiles[closing].unit);
+
+	if (t->joins)
+		gp_tile_index_remove(&t->index, t->tiles, i);
+	gp_tiling_forget(t, closing);
+}
+
+/* The first tile of a piece that starts at addr; linear, as growth is rare and the tile may be a
+ * free one, which is not in the index. */
+static uint32_t tiling_first(const struct gp_tiling *t, uint64_t addr)
+{
+	for (uint32_t n = 1; n < t->n; n++)
+		if (t->tiles[n].unit == addr >> GP_TILE_LG_UNIT && !t->tiles[n].prev &&
+		    t->tiles[n].state != GP_TILE_DEAD)
+			return n;
+	return GP_TILE_NIL;
+}
+
+uint32_t gp_tiling_add(struct gp_tiling *t, struct gp_range range)
 {
 	uint64_t end = range.addr + range.size;
 	uint32_t before = GP_TILE_NIL, after = GP_TILE_NIL, n;
 
 	if (t->joins) {
 		before = gp_tiling_last(t, range.addr);
-		after = gp_tiling_find(t, end);
+		after = tiling_first(t, end);
 		if (before)
-			gp_tiling_forget(t, t->tiles[before].next);
+			tiling_open(t, t->tiles[before].next);
 	}
-	n = gp_tiling_record(t, range.addr, range.size >> GP_TILE_LG_UNIT, stream, GP_TILE_USED);
-	if (!after)
-		after = gp_tiling_record(t, end, 0, 0, GP_TILE_END);
-	t->tiles[n].prev = before;
-	t->tiles[n].next = after;
-	t->tiles[after].prev = n;
+	n = gp_tiling_record(t,
+			     (struct gp_tile){ .unit = range.addr >> GP_TILE_LG_UNIT,
+					       .units = (uint32_t)(range.size >> GP_TILE_LG_UNIT),
+					       .state = GP_TILE_USED,
+					       .prev = before,
+					       .next = after });
+	if (after)
+		t->tiles[after].prev = n;
+	else
+		tiling_close(t, n, end);
 	if (before)
 		t->tiles[before].next = n;
 	return n;
-}
-
-/* The piece that ends with `last` gets its END at addr. */
-static void tiling_close(struct gp_tiling *t, uint32_t last, uint64_t addr)
-{
-	uint32_t closing = gp_tiling_record(t, addr, 0, 0, GP_TILE_END);
-
-	t->tiles[closing].prev = last;
-	t->tiles[last].next = closing;
 }
 
 void gp_tiling_drop(struct gp_tiling *t, uint32_t n, struct gp_range range, uint32_t *left,
 		    uint32_t *right)
 {
 	struct gp_tile tile = t->tiles[n];
-	uint64_t end = range.addr + range.size, head = range.addr - tile.addr;
-	uint64_t tail = tile.addr + gp_tile_bytes(&tile) - end;
+	uint64_t end = range.addr + range.size, head = range.addr - gp_tile_addr(&tile);
+	uint64_t tail = gp_tile_addr(&tile) + gp_tile_bytes(&tile) - end;
 	uint32_t before = tile.prev;
 
 	*left = *right = GP_TILE_NIL;
@@ -100,12 +141,15 @@ void gp_tiling_drop(struct gp_tiling *t, uint32_t n, struct gp_range range, uint
 		gp_tiling_forget(t, n);
 	}
 	if (tail) {
-		*right = gp_tiling_record(t, end, tail >> GP_TILE_LG_UNIT, tile.stream,
-					  (enum gp_tile_state)tile.state);
-		t->tiles[*right].next = tile.next;
+		struct gp_tile like = tile;
+
+		like.unit = end >> GP_TILE_LG_UNIT;
+		like.units = (uint32_t)(tail >> GP_TILE_LG_UNIT);
+		like.prev = GP_TILE_NIL;
+		*right = gp_tiling_record(t, like);
 		t->tiles[tile.next].prev = *right;
 	} else if (t->tiles[tile.next].state == GP_TILE_END) {
-		gp_tiling_forget(t, tile.next);
+		tiling_open(t, tile.next);
 	} else {
 		t->tiles[tile.next].prev = GP_TILE_NIL;
 	}
@@ -116,14 +160,18 @@ void gp_tiling_drop(struct gp_tiling *t, uint32_t n, struct gp_range range, uint
 static const char *tiling_fault(const struct gp_tiling *t, uint32_t n)
 {
 	const struct gp_tile *tile = &t->tiles[n], *next = &t->tiles[tile->next];
+	enum gp_tile_state state = gp_tile_state(tile);
+	bool indexed = state == GP_TILE_USED || state == GP_TILE_QUICK ||
+		       (state == GP_TILE_END && t->joins);
+	bool found = gp_tile_index_find(&t->index, t->tiles, tile->unit) == n;
 
-	if (tile->state == GP_TILE_END)
+	if (found != indexed)
+		return indexed ? "is not in the index" : "is in the index";
+	if (state == GP_TILE_END)
 		return t->tiles[tile->prev].next == n ? NULL : "closes nothing";
-	if (gp_tiling_find(t, tile->addr) != n)
-		return "is not in the index";
 	if (!tile->units)
 		return "is empty";
-	if (next->prev != n || next->addr != tile->addr + gp_tile_bytes(tile))
+	if (next->prev != n || next->unit != tile->unit + tile->units)
 		return "does not meet its right neighbour";
 	if (tile->prev && t->tiles[tile->prev].next != n)
 		return "does not meet its left neighbour";
@@ -134,9 +182,10 @@ int gp_tiling_refuse(const struct gp_tiling *t, uint64_t addr)
 {
 	for (uint32_t n = 1; n < t->n; n++) {
 		const struct gp_tile *tile = &t->tiles[n];
+		enum gp_tile_state state = gp_tile_state(tile);
 
-		if ((tile->state == GP_TILE_FREE || tile->state == GP_TILE_QUICK) &&
-		    addr - tile->addr < gp_tile_bytes(tile))
+		if ((state == GP_TILE_FREE || state == GP_TILE_QUICK) &&
+		    addr - gp_tile_addr(tile) < gp_tile_bytes(tile))
 			return -EALREADY;
 	}
 	return -EINVAL;
@@ -146,7 +195,7 @@ int gp_tiling_complain(const struct gp_tiling *t, uint32_t n, const char *owner,
 		       FILE *why)
 {
 	fprintf(why, "%s: block %#llx of %llu bytes %s\n", owner,
-		(unsigned long long)t->tiles[n].addr,
+		(unsigned long long)gp_tile_addr(&t->tiles[n]),
 		(unsigned long long)gp_tile_bytes(&t->tiles[n]), what);
 	return -EILSEQ;
 }

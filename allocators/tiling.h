@@ -6,10 +6,12 @@
  *
  * Shape       | used | free |  used  |     free     |END     prev, next: by address
  *             A piece is a run of tiles without a gap; an END tile of no bytes closes it, so that
- *             `next` is always there. Tile 0 is GP_TILE_NIL and takes harmless writes. fprev, fnext
- *             are the owner's (its free lists). The index finds a tile by its address.
- * Joins       with `joins`, ranges added at adjoining addresses become one piece
- * Invariants  tiles of a piece meet; prev and next agree; the index has each address
+ *             `next` is always there. Tile 0 is GP_TILE_NIL and takes harmless writes. fprev, fnext,
+ *             streams and epoch are the owner's. Tiles that can be freed, USED and QUICK ones, are
+ *             in the index by their address; free ones are found through their neighbours.
+ * Joins       with `joins`, ranges added at adjoining addresses become one piece, and END tiles are
+ *             in the index
+ * Invariants  tiles of a piece meet; prev and next agree; the index has just what it should
  * Cost        everything O(1); 32 bytes a tile, and what the index takes for it
  * Threads     one at a time
  */
@@ -18,10 +20,9 @@
 
 #include <stdio.h>
 
-#include "addr_index.h"
+#include "tile_index.h"
 
 #define GP_TILE_LG_UNIT 8 /* sizes count in units of GP_ALIGN: a tile is below 1 TiB */
-#define GP_TILE_NIL     0
 
 enum gp_tile_state {
 	GP_TILE_DEAD, /* record not in use; fnext chains them */
@@ -29,22 +30,13 @@ enum gp_tile_state {
 	GP_TILE_FREE,
 	GP_TILE_QUICK, /* free, but not to be joined yet: in quick.h's lists */
 	GP_TILE_END,
+	GP_TILE_STATES,
+	GP_TILE_SMALL = 8, /* added to USED, FREE and QUICK: the owner's mark */
 };
-
-struct gp_tile {
-	uint64_t addr;
-	uint32_t units;
-	uint16_t stream; /* the owner's: of the last user */
-	uint8_t state;
-	uint32_t prev, next;
-	uint32_t fprev, fnext;
-};
-
-_Static_assert(sizeof(struct gp_tile) == 32, "two tiles a cache line");
 
 struct gp_tiling {
 	struct gp_tile *tiles;
-	struct gp_addr_index index;
+	struct gp_tile_index index;
 	uint32_t n, cap; /* records used so far, allocated */
 	uint32_t dead;   /* first unused record */
 	bool joins;
@@ -52,37 +44,42 @@ struct gp_tiling {
 
 int gp_tiling_init(struct gp_tiling *t, bool joins);
 void gp_tiling_fini(struct gp_tiling *t);
-int gp_tiling_grow(struct gp_tiling *t);
+int gp_tiling_grow(struct gp_tiling *t, uint32_t more);
+
+static inline uint64_t gp_tile_addr(const struct gp_tile *tile)
+{
+	return (uint64_t)tile->unit << GP_TILE_LG_UNIT;
+}
 
 static inline uint64_t gp_tile_bytes(const struct gp_tile *tile)
 {
 	return (uint64_t)tile->units << GP_TILE_LG_UNIT;
 }
 
-/* Room for n more tiles, so that cutting cannot fail half way. */
-static inline int gp_tiling_room(struct gp_tiling *t, uint32_t n)
+/* Without the owner's mark. */
+static inline enum gp_tile_state gp_tile_state(const struct gp_tile *tile)
 {
-	if (GP_UNLIKELY(t->n + n > t->cap)) {
-		int r = gp_tiling_grow(t);
-
-		if (r)
-			return r;
-	}
-	return gp_addr_index_reserve(&t->index, n);
+	return (enum gp_tile_state)(tile->state & ~(unsigned)GP_TILE_SMALL);
 }
 
-/* The tile that starts at addr, END tiles of joining ranges included; GP_TILE_NIL: none. */
+/* Room for `more` tiles, all of them in the index, so that a change cannot fail half way. */
+static inline int gp_tiling_room(struct gp_tiling *t, uint32_t more)
+{
+	return GP_LIKELY(t->n + more <= t->cap && t->index.n + more <= t->index.room)
+		       ? 0
+		       : gp_tiling_grow(t, more);
+}
+
+/* The indexed tile that starts at addr; GP_TILE_NIL: none. */
 static inline uint32_t gp_tiling_find(const struct gp_tiling *t, uint64_t addr)
 {
-	uint32_t n = gp_addr_index_find(&t->index, addr >> GP_TILE_LG_UNIT);
+	uint32_t n = gp_tile_index_find(&t->index, t->tiles, addr >> GP_TILE_LG_UNIT);
 
-	return GP_LIKELY(n != GP_INDEX_NONE && !(addr & (GP_ALIGN - 1))) ? n : GP_TILE_NIL;
+	return GP_LIKELY(!(addr & (GP_ALIGN - 1))) ? n : GP_TILE_NIL;
 }
 
-/* A new record, in the index but not linked. END tiles are only indexed where somebody looks for
- * them: elsewhere another range may start at their address. */
-static inline uint32_t gp_tiling_record(struct gp_tiling *t, uint64_t addr, uint64_t units,
-					uint16_t stream, enum gp_tile_state state)
+/* A new record with the contents of `like`, neither linked nor in the index. Room is there. */
+static inline uint32_t gp_tiling_record(struct gp_tiling *t, struct gp_tile like)
 {
 	uint32_t n = t->dead;
 
@@ -90,43 +87,35 @@ static inline uint32_t gp_tiling_record(struct gp_tiling *t, uint64_t addr, uint
 		t->dead = t->tiles[n].fnext;
 	else
 		n = t->n++;
-	t->tiles[n] = (struct gp_tile){
-		.addr = addr, .units = (uint32_t)units, .stream = stream, .state = (uint8_t)state
-	};
-	if (state != GP_TILE_END || t->joins)
-		gp_addr_index_add(&t->index, addr >> GP_TILE_LG_UNIT, n);
+	t->tiles[n] = like;
 	return n;
 }
 
 static inline void gp_tiling_forget(struct gp_tiling *t, uint32_t n)
 {
-	struct gp_tile *tile = &t->tiles[n];
-
-	if (tile->state != GP_TILE_END || t->joins)
-		gp_addr_index_remove(&t->index, tile->addr >> GP_TILE_LG_UNIT);
-	tile->state = GP_TILE_DEAD;
-	tile->fnext = t->dead;
+	t->tiles[n].state = GP_TILE_DEAD;
+	t->tiles[n].fnext = t->dead;
 	t->dead = n;
 }
 
-/* Leaves `units` in tile n; the rest becomes its right neighbour, which is returned, with the same
- * stream and state. Room for one is there. */
+/* Leaves `units` in tile n; the rest becomes its right neighbour, which is returned, of the same
+ * state, streams and epoch, not in the index. Room for one is there. */
 static inline uint32_t gp_tiling_cut(struct gp_tiling *t, uint32_t n, uint32_t units)
 {
-	struct gp_tile *tile = &t->tiles[n];
-	uint32_t rest = gp_tiling_record(t, tile->addr + ((uint64_t)units << GP_TILE_LG_UNIT),
-					 tile->units - units, tile->stream,
-					 (enum gp_tile_state)tile->state);
+	struct gp_tile *tile = &t->tiles[n], like = *tile;
+	uint32_t rest;
 
-	t->tiles[rest].prev = n;
-	t->tiles[rest].next = tile->next;
-	t->tiles[tile->next].prev = rest;
+	like.unit += units;
+	like.units -= units;
+	like.prev = n;
+	rest = gp_tiling_record(t, like);
+	t->tiles[like.next].prev = rest;
 	tile->next = rest;
 	tile->units = units;
 	return rest;
 }
 
-/* Tile n takes in its right neighbour. */
+/* Tile n takes in its right neighbour, which is not in the index. */
 static inline void gp_tiling_swallow(struct gp_tiling *t, uint32_t n)
 {
 	struct gp_tile *tile = &t->tiles[n];
@@ -138,12 +127,13 @@ static inline void gp_tiling_swallow(struct gp_tiling *t, uint32_t n)
 	gp_tiling_forget(t, right);
 }
 
-/* Adds a range as one USED tile, in one piece with what it adjoins. Room for 2 is there. */
-uint32_t gp_tiling_add(struct gp_tiling *t, struct gp_range range, uint16_t stream);
+/* Adds a range as one USED tile, not in the index, in one piece with what it adjoins. Room for 2 is
+ * there. */
+uint32_t gp_tiling_add(struct gp_tiling *t, struct gp_range range);
 /* The last tile before an END at `end`; GP_TILE_NIL when no piece ends there. Joins only. */
 uint32_t gp_tiling_last(const struct gp_tiling *t, uint64_t end);
-/* Takes a range out of the tile that holds it. What is left of the tile before and after becomes
- * *left and *right (GP_TILE_NIL: nothing), in two pieces. Room for 2 is there. */
+/* Takes a range out of the free tile that holds it. What is left of the tile before and after
+ * becomes *left and *right (GP_TILE_NIL: nothing), in two pieces. Room for 2 is there. */
 void gp_tiling_drop(struct gp_tiling *t, uint32_t n, struct gp_range range, uint32_t *left,
 		    uint32_t *right);
 /* Is this tile all there is of its piece? */

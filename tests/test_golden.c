@@ -294,6 +294,48 @@ static void hybrid_sends_sizes_to_their_tiers(void **state)
 {
 	struct bench b = bench_open("hybrid", CAPACITY);
 	struct gp_block small = take(&b, 1023), next = take(&b, 1023), kib = take(&b, 1024);
+	struct gp_block large = take(&b, 64 * GP_KIB + 1), again;
+	uint64_t slab = small.addr & ~(64 * GP_KIB - 1), chunk = small.addr & ~(2 * GP_MIB - 1);
+
+	(void)state;
+	/* The slab tier: objects of 1 KiB side by side in a slab of 64 KiB. */
+	assert_int_equal(small.granted, 1024);
+	assert_int_equal(next.addr, small.addr + 1024);
+	/* Small blocks: exact, in the same chunk of 2 MiB, outside the slab. */
+	assert_int_equal(kib.granted, 1024);
+	assert_true(kib.addr < slab || kib.addr >= slab + 64 * GP_KIB);
+	assert_int_equal(kib.addr & ~(2 * GP_MIB - 1), chunk);
+	/* Large ones: exact too, behind the chunk. */
+	assert_int_equal(large.granted, 64 * GP_KIB + 256);
+	assert_int_equal(large.addr, chunk + 2 * GP_MIB);
+	/* A small block waits for the next of its size, though lower memory is free. */
+	give(&b, small);
+	give(&b, next);
+	give(&b, kib);
+	again = take(&b, 1024);
+	assert_int_equal(again.addr, kib.addr);
+	bench_close(&b);
+}
+
+static void hybrid_chunks_go_back_to_large_blocks(void **state)
+{
+	struct bench b = bench_open("hybrid", CAPACITY);
+	struct gp_block kib = take(&b, 4 * GP_KIB), other = take(&b, 64 * GP_KIB), large;
+
+	(void)state;
+	assert_int_equal(reserved(&b), 2 * GP_MIB);
+	give(&b, kib);
+	give(&b, other);
+	large = take(&b, 2 * GP_MIB);
+	assert_int_equal(large.addr, kib.addr);
+	assert_int_equal(reserved(&b), 2 * GP_MIB);
+	bench_close(&b);
+}
+
+static void hybrid_with_a_buddy_sends_sizes_to_their_tiers(void **state)
+{
+	struct bench b = bench_open("hybrid:large=buddy", CAPACITY);
+	struct gp_block small = take(&b, 1023), next = take(&b, 1023), kib = take(&b, 1024);
 	struct gp_block mib = take(&b, GP_MIB), large = take(&b, GP_MIB + 1);
 	uint64_t slab = small.addr & ~(64 * GP_KIB - 1), chunk = small.addr & ~(8 * GP_MIB - 1);
 
@@ -315,7 +357,7 @@ static void hybrid_sends_sizes_to_their_tiers(void **state)
 
 static void hybrid_fits_after_tiers_give_back(void **state)
 {
-	struct bench b = bench_open("hybrid", 16 * GP_MIB);
+	struct bench b = bench_open("hybrid:large=buddy", 16 * GP_MIB);
 	struct gp_block small = take(&b, 100), all;
 
 	(void)state;
@@ -365,7 +407,8 @@ static void memory_changes_streams_with_one_wait(void **state)
 					     "segregated:grow=prealloc,initial=2M",
 					     "buddy:grow=prealloc,initial=2M",
 					     "slab:grow=prealloc,initial=2M",
-					     "hybrid:grow=prealloc,initial=2M" };
+					     "hybrid:grow=prealloc,initial=2M",
+					     "hybrid:large=buddy,grow=prealloc,initial=2M" };
 
 	(void)state;
 	for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {
@@ -401,6 +444,8 @@ int main(void)
 		cmocka_unit_test(slab_goes_full_partial_empty),
 		cmocka_unit_test(slab_colours),
 		cmocka_unit_test(hybrid_sends_sizes_to_their_tiers),
+		cmocka_unit_test(hybrid_chunks_go_back_to_large_blocks),
+		cmocka_unit_test(hybrid_with_a_buddy_sends_sizes_to_their_tiers),
 		cmocka_unit_test(hybrid_fits_after_tiers_give_back),
 		cmocka_unit_test(raw_shares_pages),
 		cmocka_unit_test(memory_changes_streams_with_one_wait),

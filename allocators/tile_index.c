@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tile_index: growing the table; the rest is inline in the header.
+ */
+#include "tile_index.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define INDEX_LG_FIRST 8
+#define INDEX_LG_MAX   (GP_TILE_NUMBER_BITS + 1)
+/* Up to here (256 KiB, which the cache next to a core holds) tables are at most a quarter full: a
+ * second probe, which is a branch mispredicted, is rare then. */
+#define INDEX_LG_SPARSE 16
+
+static uint32_t index_room(unsigned lg)
+{
+	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSE ? 4 : 2);
+}
+
+static int index_resize(struct gp_tile_index *ix, const struct gp_tile *tiles, unsigned lg)
+{
+	struct gp_tile_index bigger = { .mask = (UINT32_C(1) << lg) - 1,
+					.shift = 64 - lg,
+					.room = index_room(lg) };
+
+	bigger.table = calloc((size_t)1 << lg, sizeof(*bigger.table));
+	if (!bigger.table)
+		return -ENOMEM;
+	for (uint32_t i = 0; ix->table && i <= ix->mask; i++)
+		if (ix->table[i])
+			gp_tile_index_add(&bigger, tiles, gp_tile_index_at(ix, i));
+	free(ix->table);
+	*ix = bigger;
+	return 0;
+}
+
+int gp_tile_index_init(struct gp_tile_index *ix)
+{
+	*ix = (struct gp_tile_index){ 0 };
+	return index_resize(ix, NULL, INDEX_LG_FIRST);
+}
+
+void gp_tile_index_fini(struct gp_tile_index *ix)
+{
+	free(ix->table);
+	*ix = (struct gp_tile_index){ 0 };
+}
+
+int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t more)
+{
+	unsigned lg = 64 - ix->shift;
+
+	while (lg <= INDEX_LG_MAX && (uint64_t)ix->n + more > index_room(lg))
+		lg++;
+	return lg > INDEX_LG_MAX ? -ENOSPC : index_resize(ix, tiles, lg);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tile_index: from an address to its tile (tiling.h): the only thing a free knows is the address.
+ *
+ * Shape       open addressing with linear probing, a power of two of 4-byte entries:
+ *
+ *               | 8 bits of the key's hash | tile number, 24 bits |     0: empty
+ *
+ *             The key is the tile's own: an entry whose 8 bits agree is right but for one stranger
+ *             in 256, and the tile has to be read anyway. Home is the top bits of
+ *             key * 2^64/phi (Knuth, TAOCP vol. 3, 6.4). Removal shifts later entries back (Knuth
+ *             6.4, algorithm R), so there are no tombstones and a lookup never slows down with age.
+ * Cost        1.1 probes in tables up to 256 KiB, at most a quarter full: 16 to 32 bytes a key;
+ *             about 1.5 in larger ones, at most half full: 8 to 16 bytes
+ * Limits      2^24 - 1 tiles
+ * Threads     the caller serialises
+ */
+#ifndef GP_TILE_INDEX_H
+#define GP_TILE_INDEX_H
+
+#include "base.h"
+
+#define GP_TILE_NIL          0
+#define GP_TILE_NUMBER_BITS  24
+#define GP_TILE_NUMBER_MAX   ((UINT32_C(1) << GP_TILE_NUMBER_BITS) - 1)
+#define GP_TILE_INDEX_ABSENT UINT32_MAX
+
+/* 32 bytes, two to a cache line. */
+struct gp_tile {
+	uint64_t state : 8;    /* enum gp_tile_state */
+	uint64_t streams : 16; /* the owner's */
+	uint64_t unit : 40;    /* address / GP_ALIGN */
+	uint32_t units;        /* size / GP_ALIGN */
+	uint32_t prev, next;   /* by address */
+	uint32_t fprev, fnext; /* the owner's */
+	uint32_t epoch;        /* the owner's */
+};
+
+_Static_assert(sizeof(struct gp_tile) == 32, "two tiles a cache line");
+
+struct gp_tile_index {
+	uint32_t *table;
+	uint32_t mask;    /* entries - 1 */
+	uint32_t shift;   /* 64 - log2 entries */
+	uint32_t n, room; /* keys; most of them before it grows */
+};
+
+int gp_tile_index_init(struct gp_tile_index *ix);
+void gp_tile_index_fini(struct gp_tile_index *ix);
+/* Room for `more` keys. -ENOMEM, or -ENOSPC beyond 2^24 tiles. */
+int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t more);
+
+static inline uint64_t gp_tile_index_hash(uint64_t unit)
+{
+	return unit * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* What an entry has beside the number: bits that no home uses. */
+static inline uint32_t gp_tile_index_tag(uint64_t hash)
+{
+	return (uint32_t)hash & ~GP_TILE_NUMBER_MAX;
+}
+
+/* Where the tile that starts at `unit` is in the table. Valid until the next change. */
+static inline uint32_t gp_tile_index_probe(const struct gp_tile_index *ix,
+					   const struct gp_tile *tiles, uint64_t unit)
+{
+	uint64_t hash = gp_tile_index_hash(unit);
+	uint32_t tag = gp_tile_index_tag(hash), i = (uint32_t)(hash >> ix->shift);
+
+	for (;; i = (i + 1) & ix->mask) {
+		uint32_t e = ix->table[i];
+
+		if (GP_LIKELY((e & ~GP_TILE_NUMBER_MAX) == tag &&
+			      tiles[e & GP_TILE_NUMBER_MAX].unit == unit))
+			return e ? i : GP_TILE_INDEX_ABSENT;
+		if (!e)
+			return GP_TILE_INDEX_ABSENT;
+	}
+}
+
+static inline uint32_t gp_tile_index_at(const struct gp_tile_index *ix, uint32_t i)
+{
+	return ix->table[i] & GP_TILE_NUMBER_MAX;
+}
+
+/* GP_TILE_NIL: none. */
+static inline uint32_t gp_tile_index_find(const struct gp_tile_index *ix,
+					  const struct gp_tile *tiles, uint64_t unit)
+{
+	uint32_t i = gp_tile_index_probe(ix, tiles, unit);
+
+	return i != GP_TILE_INDEX_ABSENT ? gp_tile_index_at(ix, i) : GP_TILE_NIL;
+}
+
+/* The tile must not be there; there must be room. */
+static inline void gp_tile_index_add(struct gp_tile_index *ix, const struct gp_tile *tiles,
+				     uint32_t n)
+{
+	uint64_t hash = gp_tile_index_hash(tiles[n].unit);
+	uint32_t i = (uint32_t)(hash >> ix->shift);
+
+	while (ix->table[i])
+		i = (i + 1) & ix->mask;
+	ix->table[i] = gp_tile_index_tag(hash) | n;
+	ix->n++;
+}
+
+/* Removes what probe found. */
+static inline void gp_tile_index_remove(struct gp_tile_index *ix, const struct gp_tile *tiles,
+					uint32_t hole)
+{
+	uint32_t i, e;
+
+	for (i = (hole + 1) & ix->mask; (e = ix->table[i]); i = (i + 1) & ix->mask) {
+		uint64_t unit = tiles[e & GP_TILE_NUMBER_MAX].unit;
+		uint32_t home = (uint32_t)(gp_tile_index_hash(unit) >> ix->shift);
+
+		/* An entry may move back to the hole unless its home lies after it. */
+		if (((i - home) & ix->mask) >= ((i - hole) & ix->mask)) {
+			ix->table[hole] = e;
+			hole = i;
+		}
+	}
+	ix->table[hole] = 0;
+	ix->n--;
+}
+
+#endif
