@@ -445,11 +445,11 @@ ok $? "--json=/dev/null leaves the device alone"
 
 # ---- a device that fails ----
 
-run $sim --alloc=hybrid --alloc=raw --alloc=hybrid --inject=lost:40 "$made"
+run $sim --alloc=hybrid --alloc=raw --alloc=hybrid --inject=lost:150 "$made"
 [ "$code" -eq 3 ] && has err '^gpupool-replay: raw: event .*cudaErrorDevicesUnavailable' &&
-	! grep -q -e leak err && has out ', lost at call 40$' '^hybrid .* -$' '^raw .* error$' '^hybrid-2 .* -$' &&
-	has box/gpupool-out/made/result.json '"status": "ok"' '"status": "error"' '"lost_call": 40' \
-		'"why": "event .*injected: the device is lost since call 40'
+	! grep -q -e leak err && has out ', lost at call 150$' '^hybrid .* -$' '^raw .* error$' '^hybrid-2 .* -$' &&
+	has box/gpupool-out/made/result.json '"status": "ok"' '"status": "error"' '"lost_call": 150' \
+		'"why": "event .*injected: the device is lost since call 150'
 ok $? "a lost device: exit 3, the other runs are kept, the reason is in the document"
 
 run $sim --alloc=raw --inject=sticky:7 --threads=2 "$made"
