@@ -353,6 +353,8 @@ static int fixed_settle(struct gp_allocator *a)
 		f->block = a->env.typical_size ? a->env.typical_size : FIXED_BLOCK;
 	if (!f->count)
 		f->count = a->env.typical_live ? a->env.typical_live : FIXED_COUNT;
+	if (a->env.share > 1)
+		f->count = (f->count + a->env.share - 1) / a->env.share;
 	if (f->block % GP_ALIGN)
 		return gp_allocator_why(a, -EINVAL, "block=%llu: expected a multiple of %llu",
 					(unsigned long long)f->block, (unsigned long long)GP_ALIGN);
@@ -431,7 +433,7 @@ static const struct gp_option fixed_options[] = {
 const struct gp_allocator_ops gp_fixed_ops = {
 	.name = "fixed",
 	.summary = "equal blocks from a preallocated slab, last freed first out",
-	.caps = GP_CAP_ANY_SIZE | GP_CAP_GROWS,
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_GROWS | GP_CAP_ARENAS,
 	.state_size = sizeof(struct fixed),
 	.options = fixed_options,
 	.init = fixed_init,

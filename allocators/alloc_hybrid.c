@@ -218,7 +218,6 @@ static int hybrid_init(struct gp_allocator *a)
 		return gp_allocator_why(
 			a, -EINVAL, "chunk=%llu: expected at least buddy_above=%llu",
 			(unsigned long long)h->chunk, (unsigned long long)h->buddy_above);
-	a->cache_max = h->opt.cache;
 	r = hybrid_make_tiers(a);
 	if (r)
 		hybrid_fini(a);
@@ -292,7 +291,7 @@ static const struct gp_option hybrid_options[] = {
 const struct gp_allocator_ops gp_hybrid_ops = {
 	.name = "hybrid",
 	.summary = "slab below 1 KiB, own chunks to 64 KiB, best fit (or buddy) above",
-	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS,
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS | GP_CAP_ARENAS,
 	.state_size = sizeof(struct hybrid),
 	.options = hybrid_options,
 	.init = hybrid_init,

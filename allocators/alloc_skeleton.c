@@ -44,8 +44,6 @@ static int skeleton_init(struct gp_allocator *a)
 					s->keep, GP_ALIGN);
 	gp_range_set_init(&s->live);
 	gp_streams_init(&s->streams, a->dev);
-	/* Largest block that the per-thread caches of `threads` may hold. */
-	a->cache_max = GP_MIB;
 	return 0;
 }
 
@@ -219,7 +217,7 @@ static const struct gp_option skeleton_options[] = {
 const struct gp_allocator_ops gp_skeleton_ops = {
 	.name = "skeleton",
 	.summary = "an example to start from: one spare block before the device",
-	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES,
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_ARENAS,
 	.state_size = sizeof(struct skeleton),
 	.options = skeleton_options,
 	.init = skeleton_init,

@@ -497,7 +497,6 @@ static int slab_make_parent(struct gp_allocator *a)
 	struct gp_env env = a->env;
 	char spec[256];
 
-	a->cache_max = s->opt.cache;
 	s->parent = a->inner;
 	if (s->parent)
 		return 0;
@@ -586,7 +585,7 @@ static const struct gp_option slab_options[] = {
 const struct gp_allocator_ops gp_slab_ops = {
 	.name = "slab",
 	.summary = "one cache for each object size, over a parent for slabs and large blocks",
-	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS | GP_CAP_TIER,
+	.caps = GP_CAP_ANY_SIZE | GP_CAP_COALESCES | GP_CAP_GROWS | GP_CAP_TIER | GP_CAP_ARENAS,
 	.state_size = sizeof(struct slab),
 	.options = slab_options,
 	.init = slab_init,

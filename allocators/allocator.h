@@ -15,8 +15,9 @@
  *             out. Memory freed on stream s is reusable at once on s; before another stream gets
  *             it, the allocator makes that stream wait for s (streams.h), at that moment only.
  * Threads     hooks are called by one thread at a time unless caps has GP_CAP_CONCURRENT.
- *             gp_allocator_create puts the `threads` decorator (per-thread caches before one
- *             lock) on top when env.threads > 1; a single-threaded run does not contain it.
+ *             gp_allocator_create puts the `threads` decorator on top when env.threads > 1: an
+ *             instance of its own for each thread, by the request's number (GP_CAP_ARENAS), or
+ *             one lock; a single-threaded run does not contain it.
  */
 #ifndef GP_ALLOCATOR_H
 #define GP_ALLOCATOR_H
@@ -31,7 +32,8 @@ struct gp_allocator;
 struct gp_request {
 	uint64_t size;    /* bytes, as asked for; 1 .. GP_SIZE_MAX inside a hook */
 	uint32_t stream;  /* dense index; 0 is the default stream                */
-	uint16_t thread;  /* dense index; 0 in a single-threaded program         */
+	uint16_t thread;  /* dense index of the caller; 0 in a single-threaded program. Which of
+			   * several arenas serves it: a wrong one costs speed, no more */
 	uint8_t lg_align; /* log2 of the alignment; below GP_ALIGN means GP_ALIGN */
 	uint8_t pool;     /* 0; else a pool of the program's own (a CUDA graph's, a MemPool), whose
 			    * memory an allocator that knows of pools keeps apart */
@@ -57,6 +59,7 @@ enum gp_cap {
 	GP_CAP_DECORATOR = 1 << 3,  /* wraps another allocator; not part of --alloc=all  */
 	GP_CAP_GROWS = 1 << 4,      /* takes the options of pool.h (grow, chunk, ...)    */
 	GP_CAP_TIER = 1 << 5,       /* works below a parent (gp_allocator_create_under)  */
+	GP_CAP_ARENAS = 1 << 6,     /* several instances may serve one program together  */
 };
 
 #define GP_OPTION_TEXT_MAX 96
@@ -128,8 +131,13 @@ struct gp_allocator_ops {
 };
 
 /* What is known about the job beforehand. Zero means not known. */
+#define GP_ARENAS_MAX 64 /* more threads than that share arenas */
+
 struct gp_env {
 	unsigned threads;      /* threads that will call; 0 and 1 are the same    */
+	unsigned arenas;       /* instances that they are spread over; 0: one each */
+	unsigned share;        /* this instance is one of so many: of what it preallocates it
+				* takes that part; 0 and 1: all */
 	unsigned streams;      /* streams that requests name                      */
 	uint64_t typical_size; /* 90 % of the requests are at most this large     */
 	uint64_t typical_live; /* most of those alive at one moment               */
@@ -144,9 +152,9 @@ struct gp_allocator {
 	 * memory; set by whoever calls gp_defer, or NULL. Calls nothing back. */
 	void (*completed)(void *arg, uint64_t addr, uint32_t ticket);
 	void *completed_arg;
-	uint64_t cache_max; /* pools: largest block worth a per-thread cache; set by gp_pool */
-	bool fills;         /* decorator: see gp_fills */
-	char why[240];      /* the last refusal or fault, for people */
+	struct gp_allocator *twin; /* below `threads`: the next of its instances (owned) */
+	bool fills;                /* decorator: see gp_fills */
+	char why[240];             /* the last refusal or fault, for people */
 	_Alignas(16) unsigned char state[];
 };
 

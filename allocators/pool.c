@@ -34,10 +34,9 @@ const char *const gp_stream_rule_choices[] = { "rule", "ignore", NULL };
 void gp_pool_spec(const struct gp_pool_options *opt, const char *name, const char *chunk_name,
 		  char *out, size_t out_size)
 {
-	snprintf(out, out_size, "%s:grow=%s,streams=%s,%s=%llu,initial=%llu,cache=%llu", name,
+	snprintf(out, out_size, "%s:grow=%s,streams=%s,%s=%llu,initial=%llu", name,
 		 gp_grow_choices[opt->grow], gp_stream_rule_choices[opt->streams], chunk_name,
-		 (unsigned long long)opt->chunk, (unsigned long long)opt->initial,
-		 (unsigned long long)opt->cache);
+		 (unsigned long long)opt->chunk, (unsigned long long)opt->initial);
 }
 
 static int pool_init_vmm(struct gp_pool *p)
@@ -68,6 +67,8 @@ static int pool_init_prealloc(struct gp_pool *p)
 			return r;
 		size = gp_align_down(free_bytes / 2, p->page);
 	}
+	if (p->a->env.share > 1)
+		size = gp_max_u64(size / p->a->env.share, 1);
 	size = gp_align_up(size, p->page);
 	r = gp_device_reserve(dev, size, &addr);
 	if (r)
@@ -89,7 +90,6 @@ int gp_pool_init(struct gp_pool *p, struct gp_allocator *a)
 
 	p->a = a;
 	p->page = a->inner ? POOL_TIER_PAGE : a->dev->info.page_bytes;
-	a->cache_max = p->opt.cache;
 	gp_range_set_init(&p->ranges);
 	gp_range_set_init(&p->holes);
 	if (a->inner || (p->opt.grow == GP_GROW_VMM && !a->dev->info.vmm))

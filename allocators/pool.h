@@ -38,8 +38,8 @@ struct gp_pool_options {
 	unsigned grow;    /* enum gp_grow; vmm becomes chunk on a device without it */
 	unsigned streams; /* enum gp_stream_rule                                    */
 	uint64_t chunk;   /* bytes: least growth; 0: grows by a share               */
-	uint64_t initial; /* bytes: prealloc's size; 0: half of the free memory     */
-	uint64_t cache;   /* bytes: largest block in the per-thread caches          */
+	uint64_t initial; /* bytes: prealloc's size, of all arenas together; 0: half of the
+			   * free memory */
 };
 
 struct gp_pool {
@@ -72,12 +72,6 @@ extern const char *const gp_grow_choices[], *const gp_stream_rule_choices[];
 		  .type = GP_OPTION_SIZE,                                                          \
 		  .offset = offsetof(owner, member.initial),                                       \
 		  .default_text = "0",                                                             \
-		  .max = GP_SIZE_MAX },                                                            \
-		{ .name = "cache",                                                                 \
-		  .help = "largest block in per-thread caches (0: none)",                          \
-		  .type = GP_OPTION_SIZE,                                                          \
-		  .offset = offsetof(owner, member.cache),                                         \
-		  .default_text = "1M",                                                            \
 		  .max = GP_SIZE_MAX },                                                            \
 	{                                                                                          \
 		.name = "streams",                                                                 \

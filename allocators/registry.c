@@ -409,10 +409,47 @@ static int registry_start(struct gp_allocator *a, struct gp_allocator **out, cha
 	return r;
 }
 
+/* Instances that serve the threads of env; 0: it needs none of `threads`. */
+static unsigned registry_arenas(const struct gp_allocator *a, const struct gp_env *env)
+{
+	unsigned n;
+
+	if (!env || env->threads < 2 || a->ops->caps & GP_CAP_CONCURRENT)
+		return 0;
+	if (!(a->ops->caps & GP_CAP_ARENAS))
+		return 1;
+	n = env->arenas ? env->arenas : env->threads;
+	return n < GP_ARENAS_MAX ? n : GP_ARENAS_MAX;
+}
+
+/* `first` is one of n: makes the others and puts `threads` over them all. */
+static int registry_spread(const char *spec, struct gp_allocator *first, unsigned n,
+			   const struct gp_env *env, struct gp_allocator **out, char *why,
+			   size_t why_size)
+{
+	struct gp_allocator *last = first;
+	int r = 0;
+
+	for (unsigned i = 1; i < n && !r; i++) {
+		r = gp_allocator_create(spec, first->dev, &first->env, &last->twin, why, why_size);
+		if (!r)
+			last = last->twin;
+	}
+	if (r) {
+		gp_allocator_destroy(first);
+		return r;
+	}
+	r = gp_allocator_wrap("threads", first, out, why, why_size);
+	if (!r)
+		(*out)->env = *env;
+	return r;
+}
+
 int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp_env *env,
 			struct gp_allocator **out, char *why, size_t why_size)
 {
 	struct gp_allocator *a;
+	unsigned arenas;
 	int r = registry_prepare(spec, &a, why, why_size);
 
 	*out = NULL;
@@ -428,9 +465,14 @@ int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp
 	a->dev = dev;
 	if (env)
 		a->env = *env;
+	arenas = registry_arenas(a, env);
+	if (arenas) {
+		a->env.threads = 1;
+		a->env.share = arenas;
+	}
 	r = registry_start(a, &a, why, why_size);
-	if (!r && a->env.threads > 1 && !(a->ops->caps & GP_CAP_CONCURRENT))
-		r = gp_allocator_wrap("threads", a, &a, why, why_size);
+	if (!r && arenas)
+		return registry_spread(spec, a, arenas, env, out, why, why_size);
 	if (!r)
 		*out = a;
 	return r;
@@ -486,6 +528,7 @@ struct gp_allocator *gp_allocator_destroy(struct gp_allocator *a)
 	a->ops->fini(a);
 	if (a->ops->caps & GP_CAP_DECORATOR)
 		gp_allocator_destroy(a->inner);
+	gp_allocator_destroy(a->twin);
 	free(a);
 	return NULL;
 }

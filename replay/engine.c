@@ -16,6 +16,7 @@
 
 #define DEFAULT_REPEAT  5
 #define DEFAULT_WINDOWS 2000
+#define DEFAULT_WINDOW  200 /* ms */
 #define THREADS_MAX     1024
 
 const char *gp_reason_name(enum gp_reason r)
@@ -110,6 +111,17 @@ void gp_engine_env(const struct gp_trace *trace, struct gp_env *out)
 	out->typical_live = env_most_live(trace, out->typical_size);
 }
 
+void gp_engine_env_threads(const struct gp_trace *trace, unsigned threads,
+			   enum gp_threads_mode mode, struct gp_env *out)
+{
+	gp_engine_env(trace, out);
+	out->threads = (unsigned)gp_max_u64(threads, 1);
+	if (mode == GP_THREADS_SHARE)
+		return;
+	out->streams *= out->threads;
+	out->typical_live *= out->threads;
+}
+
 /* ---- the result ---- */
 
 struct gp_run *gp_run_destroy(struct gp_run *run)
@@ -118,6 +130,7 @@ struct gp_run *gp_run_destroy(struct gp_run *run)
 		return NULL;
 	free(run->spec);
 	free(run->label);
+	free(run->series);
 	free(run->options);
 	free(run->windows);
 	free(run->work);
@@ -142,6 +155,7 @@ static struct gp_run *engine_run_create(const struct gp_job *job)
 	run->allocator = ops ? ops->name : "";
 	run->device = strcmp(job->cfg.device, "cuda") ? "sim" : "cuda";
 	run->threads = job->cfg.threads;
+	run->threads_mode = job->cfg.threads_mode;
 	run->memory.utilization = 1;
 	gp_hist_init(&run->alloc_ns);
 	gp_hist_init(&run->free_ns);
@@ -174,6 +188,8 @@ static int engine_configure(struct gp_job *job)
 		cfg->repeat = DEFAULT_REPEAT;
 	if (!(cfg->passes & GP_PASS_ALL))
 		cfg->passes = GP_PASS_ALL;
+	if (!cfg->window_ms)
+		cfg->window_ms = DEFAULT_WINDOW;
 	if (!cfg->n_windows)
 		cfg->n_windows = DEFAULT_WINDOWS;
 	if (!cfg->device || (strcmp(cfg->device, "sim") && strcmp(cfg->device, "cuda")))
@@ -182,6 +198,8 @@ static int engine_configure(struct gp_job *job)
 		return engine_refuse(job, -EINVAL, "too many threads, expected at most 1024");
 	if (!(cfg->pace >= 0) || !isfinite(cfg->pace))
 		return engine_refuse(job, -EINVAL, "pace must be a positive number");
+	if (cfg->threads_mode != GP_THREADS_SHARE && !cfg->threads)
+		return engine_refuse(job, -EINVAL, "each thread its copy: how many threads?");
 	if (cfg->pace > 0 && cfg->threads)
 		return engine_refuse(job, -EINVAL, "a paced replay runs on one thread");
 	if (cfg->pace > 0 && !engine_has_times(job->trace))
@@ -196,7 +214,7 @@ static int engine_configure(struct gp_job *job)
 }
 
 /* One pass, unless an earlier one has ended the run. */
-static int engine_pass(struct gp_job *job, enum gp_pass which, const char *phase,
+static int engine_pass(struct gp_job *job, unsigned which, const char *phase,
 		       int (*pass)(struct gp_job *job))
 {
 	enum gp_status status = job->run->status;
@@ -214,8 +232,13 @@ static int engine_pass(struct gp_job *job, enum gp_pass which, const char *phase
 static int engine_passes(struct gp_job *job)
 {
 	bool threads = job->cfg.threads > 0;
-	int r = engine_pass(job, GP_PASS_CURVE, "curve", gp_pass_curve);
+	int r;
 
+	/* Copies have no order in which a curve could follow them. */
+	if (job->cfg.threads_mode != GP_THREADS_SHARE)
+		return engine_pass(job, GP_PASS_LATENCY | GP_PASS_THROUGHPUT, "throughput",
+				   gp_pass_copies);
+	r = engine_pass(job, GP_PASS_CURVE, "curve", gp_pass_curve);
 	if (!r && job->run->status == GP_STATUS_STOPPED)
 		gp_program_cut(&job->program, job->run->failures.first_event);
 	if (!r && job->cfg.pace > 0)
@@ -241,7 +264,8 @@ static const struct gp_allocator_ops *engine_ops(const char *spec)
 static bool engine_defers(const struct gp_job *job)
 {
 	const struct gp_allocator_ops *ops = engine_ops(job->spec);
-	bool defers = job->cfg.threads < 2 && ops && ops->defer;
+	bool defers = job->cfg.threads < 2 && job->cfg.threads_mode == GP_THREADS_SHARE && ops &&
+		      ops->defer;
 
 	for (size_t i = 0; i < job->cfg.n_wraps && defers; i++) {
 		ops = engine_ops(job->cfg.wraps[i]);
@@ -268,10 +292,12 @@ int gp_engine_run(const struct gp_trace *trace, const char *spec,
 	r = engine_configure(&job);
 	if (r)
 		return r;
-	gp_engine_env(trace, &job.env);
-	job.env.threads = gp_max_u64(cfg->threads, 1);
-	r = engine_defers(&job) ? gp_program_compile_deferring(trace, &job.program)
-				: gp_program_compile(trace, cfg->threads, &job.program);
+	gp_engine_env_threads(trace, cfg->threads, cfg->threads_mode, &job.env);
+	r = engine_defers(&job)
+		    ? gp_program_compile_deferring(trace, &job.program)
+		    : gp_program_compile(trace,
+					 cfg->threads_mode == GP_THREADS_SHARE ? cfg->threads : 0,
+					 &job.program);
 	if (!r) {
 		job.run = engine_run_create(&job);
 		r = job.run ? 0 : -ENOMEM;

@@ -70,6 +70,13 @@ enum gp_blame {
 	GP_BLAME_NO_ROOM,   /* nothing broke: what it preallocates does not fit the card */
 };
 
+/* What each of several threads replays. */
+enum gp_threads_mode {
+	GP_THREADS_SHARE, /* its share of the trace's blocks                                   */
+	GP_THREADS_EACH,  /* the whole trace, on streams of its own                            */
+	GP_THREADS_CHAIN, /* the same, and its blocks are freed by the next thread             */
+};
+
 struct gp_span_u64 {
 	uint64_t min, max, last;
 };
@@ -130,8 +137,9 @@ struct gp_option_value {
 
 /* The result of one allocator on one trace. Bytes, nanoseconds, ratios 0 .. 1. */
 struct gp_run {
-	char *spec;  /* as given: "buddy:min_block=512" */
-	char *label; /* file name stem, unique in its document: "buddy", "buddy-2" */
+	char *spec;   /* as given: "buddy:min_block=512" */
+	char *label;  /* file name stem, unique in its document: "buddy", "buddy-2", "buddy-t16" */
+	char *series; /* the label without a thread count; NULL until labelled */
 	const char *allocator;
 	struct gp_option_value *options; /* every option in force */
 	size_t n_options;
@@ -176,7 +184,7 @@ struct gp_run {
 	struct {
 		uint64_t ops;
 		double ns_per_op, ns_per_op_min, ns_per_op_max; /* allocator's own */
-		double ops_per_s;
+		double ops_per_s, ops_per_s_min, ops_per_s_max;
 		double device_ns_per_op;
 	} throughput;
 	struct gp_window *windows;
@@ -192,6 +200,7 @@ struct gp_run {
 	struct gp_hist lateness_ns, response_alloc_ns, response_free_ns;
 	/* --threads: per-thread totals merged above; wall time of the threaded pass. */
 	unsigned threads;
+	enum gp_threads_mode threads_mode;
 };
 
 enum gp_pass {
@@ -213,7 +222,9 @@ struct gp_engine_config {
 		*wraps; /* decorators to put on, innermost first ("check", "fault:nth=3") */
 	size_t n_wraps;
 	unsigned threads; /* 0: recorded order on one thread */
-	double pace;      /* 0: as fast as possible; 1: recorded speed; 2: twice that */
+	enum gp_threads_mode threads_mode;
+	unsigned window_ms; /* EACH, CHAIN: how long calls are counted (default 200) */
+	double pace;        /* 0: as fast as possible; 1: recorded speed; 2: twice that */
 	struct gp_work work;
 	const volatile sig_atomic_t *interrupted; /* may be NULL; polled between windows of work */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);
@@ -230,5 +241,8 @@ struct gp_run *gp_run_destroy(struct gp_run *run);
 
 /* What the engine derives from a trace for allocators that ask (gp_env). */
 void gp_engine_env(const struct gp_trace *trace, struct gp_env *out);
+/* The same for a replay on several threads. */
+void gp_engine_env_threads(const struct gp_trace *trace, unsigned threads,
+			   enum gp_threads_mode mode, struct gp_env *out);
 
 #endif

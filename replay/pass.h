@@ -96,6 +96,8 @@ int gp_pass_paced(struct gp_job *job);
 int gp_pass_throughput(struct gp_job *job);
 int gp_pass_threads_latency(struct gp_job *job);
 int gp_pass_threads_throughput(struct gp_job *job);
+/* Latency and throughput of a trace that each thread replays whole. */
+int gp_pass_copies(struct gp_job *job);
 
 /* ---- time of one call ---- */
 

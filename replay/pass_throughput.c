@@ -163,7 +163,7 @@ static int throughput_repetition(struct gp_job *job, gp_throughput_once *once, v
 	int n = 0;
 
 	*sum = (struct gp_tally){ 0 };
-	for (; n < REPETITION_RUNS && sum->own_ns < REPETITION_NS; n++) {
+	for (; n < REPETITION_RUNS && sum->wall_ns < REPETITION_NS; n++) {
 		struct gp_tally t;
 		int r = once(job, arg, &t);
 
@@ -209,6 +209,8 @@ int gp_throughput_repeat(struct gp_job *job, gp_throughput_once *once, void *arg
 		job->run->throughput.ns_per_op_min = ns[0];
 		job->run->throughput.ns_per_op_max = ns[n - 1];
 		job->run->throughput.ops_per_s = throughput_median(rate, n);
+		job->run->throughput.ops_per_s_min = rate[0];
+		job->run->throughput.ops_per_s_max = rate[n - 1];
 		job->run->throughput.device_ns_per_op = throughput_median(device, n);
 		for (unsigned i = 0; i < GP_CALL_N; i++)
 			job->run->calls[i].time_ns =

@@ -165,8 +165,12 @@ static json_t *report_options(const struct gp_run *run)
 
 static json_t *report_memory(const struct gp_run *run)
 {
+	/* What is inside the allocator is not followed while threads replay copies. */
+	bool followed = run->threads_mode == GP_THREADS_SHARE;
+
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "load_bytes", whole(run->memory.load),
-			 "peak_granted_bytes", whole(run->memory.peak_granted),
+			 "peak_granted_bytes",
+			 followed ? whole(run->memory.peak_granted) : json_null(),
 			 "peak_reserved_bytes", whole(run->memory.peak_reserved),
 			 "end_reserved_bytes", whole(run->memory.end_reserved), "utilization",
 			 number(run->memory.utilization), "overhead", number(run->memory.overhead));
@@ -243,11 +247,13 @@ static json_t *report_hist(const struct gp_hist *h)
 
 static json_t *report_throughput(const struct gp_run *run)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "ops", whole(run->throughput.ops),
-			 "ns_per_op", number(run->throughput.ns_per_op), "ns_per_op_min",
-			 number(run->throughput.ns_per_op_min), "ns_per_op_max",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "ops",
+			 whole(run->throughput.ops), "ns_per_op", number(run->throughput.ns_per_op),
+			 "ns_per_op_min", number(run->throughput.ns_per_op_min), "ns_per_op_max",
 			 number(run->throughput.ns_per_op_max), "ops_per_s",
-			 number(run->throughput.ops_per_s), "device_ns_per_op",
+			 number(run->throughput.ops_per_s), "ops_per_s_min",
+			 number(run->throughput.ops_per_s_min), "ops_per_s_max",
+			 number(run->throughput.ops_per_s_max), "device_ns_per_op",
 			 number(run->throughput.device_ns_per_op));
 }
 
@@ -405,8 +411,9 @@ static int report_work(json_t *object, const struct gp_run_work *w)
 }
 
 /* What only some runs have. */
-static int report_extras(json_t *object, const struct gp_run *run)
+static int report_extras(json_t *object, const struct gp_report *report, const struct gp_run *run)
 {
+	static const char *const modes[] = { "share", "each", "chain" };
 	int r = 0;
 
 	if (run->status == GP_STATUS_ERROR)
@@ -417,8 +424,12 @@ static int report_extras(json_t *object, const struct gp_run *run)
 		r |= json_object_set_new(object, "oom", report_oom(run->oom));
 	if (run->work)
 		r |= report_work(object, run->work);
-	if (run->threads)
+	if (run->threads) {
 		r |= json_object_set_new(object, "threads", whole(run->threads));
+		r |= json_object_set_new(object, "threads_mode",
+					 json_string(modes[run->threads_mode]));
+		r |= json_object_set_new(object, "speedup", number(gp_report_speedup(report, run)));
+	}
 	if (run->paced) {
 		r |= json_object_set_new(object, "lateness_ns", report_hist(&run->lateness_ns));
 		r |= json_object_set_new(object, "response_ns",
@@ -429,7 +440,7 @@ static int report_extras(json_t *object, const struct gp_run *run)
 	return r;
 }
 
-static json_t *report_run(const struct gp_run *run)
+static json_t *report_run(const struct gp_report *report, const struct gp_run *run)
 {
 	json_t *object = json_pack(
 		"{s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:{s:o, s:o}, s:o,"
@@ -445,7 +456,7 @@ static json_t *report_run(const struct gp_run *run)
 		file_name(run->label, ".alloc.hgrm"), "free_hgrm",
 		file_name(run->label, ".free.hgrm"));
 
-	if (object && report_extras(object, run) != 0) {
+	if (object && report_extras(object, report, run) != 0) {
 		json_decref(object);
 		return NULL;
 	}
@@ -531,7 +542,7 @@ static json_t *report_runs(const struct gp_report *report)
 	json_t *runs = json_array();
 
 	for (size_t i = 0; runs && i < report->n_runs; i++) {
-		if (json_array_append_new(runs, report_run(report->runs[i])) != 0) {
+		if (json_array_append_new(runs, report_run(report, report->runs[i])) != 0) {
 			json_decref(runs);
 			return NULL;
 		}

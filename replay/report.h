@@ -36,8 +36,13 @@ const char *gp_report_trace_name(const struct gp_trace *trace, char *buf, size_t
 /* The same, fit to be a file's name: letters, digits, '.', '_' and '-', not starting with '.'. */
 const char *gp_report_trace_stem(const struct gp_trace *trace, char *buf, size_t size);
 /* Makes labels unique among the runs: "buddy", "buddy-2", "buddy-3"; among runs on a GPU, one on the
- * simulated device is "buddy-sim". 0 or -ENOMEM. */
+ * simulated device is "buddy-sim"; each with "-t16" where runs differ in their number of threads. 0
+ * or -ENOMEM. */
 int gp_report_label(struct gp_run **runs, size_t n_runs);
+
+/* Operations per second over those of the same allocator on one thread; NaN: there is no such run.
+ * Labels must have been made. */
+double gp_report_speedup(const struct gp_report *report, const struct gp_run *run);
 
 /* The document as text that the caller frees; NULL: out of memory. One line: for streams of
  * several documents (JSON Lines); otherwise indented. Ends in a line break. */

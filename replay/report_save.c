@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,10 +71,11 @@ const char *gp_report_trace_stem(const struct gp_trace *trace, char *buf, size_t
 	return n ? buf : "trace";
 }
 
-static bool label_taken(struct gp_run **runs, size_t n, const char *label)
+/* Do the runs differ in their number of threads? */
+static bool label_counts_threads(struct gp_run **runs, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(runs[i]->label, label) == 0)
+	for (size_t i = 1; i < n; i++)
+		if (runs[i]->threads != runs[0]->threads)
 			return true;
 	return false;
 }
@@ -86,25 +88,87 @@ static bool any_on_gpu(struct gp_run **runs, size_t n_runs)
 	return false;
 }
 
+/* Has one of the first n runs this series and this number of threads? */
+static bool label_series_has(struct gp_run **runs, size_t n, const char *series, unsigned threads)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(runs[i]->series, series) == 0 && runs[i]->threads == threads)
+			return true;
+	return false;
+}
+
+/* The first run whose series run i belongs to: the same spec and device, on another number of
+ * threads than those that are in the series already. NULL: none. */
+static const struct gp_run *label_leader(struct gp_run **runs, size_t i)
+{
+	for (size_t j = 0; j < i; j++)
+		if (strcmp(runs[j]->spec, runs[i]->spec) == 0 &&
+		    strcmp(runs[j]->device, runs[i]->device) == 0 &&
+		    !label_series_has(runs, i, runs[j]->series, runs[i]->threads))
+			return runs[j];
+	return NULL;
+}
+
+static bool label_taken(struct gp_run **runs, size_t n, const char *series)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(runs[i]->series, series) == 0)
+			return true;
+	return false;
+}
+
+static int label_set(char **where, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return -ENOMEM;
+	free(*where);
+	*where = copy;
+	return 0;
+}
+
+static int label_series(struct gp_run **runs, size_t i, bool apart)
+{
+	const char *where = apart && strcmp(runs[i]->device, "sim") == 0 ? "-sim" : "";
+	const struct gp_run *leader = label_leader(runs, i);
+	char series[64];
+
+	if (leader)
+		return label_set(&runs[i]->series, leader->series);
+	snprintf(series, sizeof(series), "%.40s%s", runs[i]->allocator, where);
+	for (unsigned n = 2; label_taken(runs, i, series); n++)
+		snprintf(series, sizeof(series), "%.40s%s-%u", runs[i]->allocator, where, n);
+	return label_set(&runs[i]->series, series);
+}
+
 int gp_report_label(struct gp_run **runs, size_t n_runs)
 {
-	bool apart = any_on_gpu(runs, n_runs);
+	bool apart = any_on_gpu(runs, n_runs), counts = label_counts_threads(runs, n_runs);
 
 	for (size_t i = 0; i < n_runs; i++) {
-		const char *where = apart && strcmp(runs[i]->device, "sim") == 0 ? "-sim" : "";
 		char label[64];
-		char *copy;
 
-		snprintf(label, sizeof(label), "%.40s%s", runs[i]->allocator, where);
-		for (unsigned n = 2; label_taken(runs, i, label); n++)
-			snprintf(label, sizeof(label), "%.40s%s-%u", runs[i]->allocator, where, n);
-		copy = strdup(label);
-		if (!copy)
+		if (label_series(runs, i, apart))
 			return -ENOMEM;
-		free(runs[i]->label);
-		runs[i]->label = copy;
+		snprintf(label, sizeof(label), counts ? "%.50s-t%u" : "%.50s", runs[i]->series,
+			 runs[i]->threads);
+		if (label_set(&runs[i]->label, label))
+			return -ENOMEM;
 	}
 	return 0;
+}
+
+double gp_report_speedup(const struct gp_report *report, const struct gp_run *run)
+{
+	for (size_t i = 0; i < report->n_runs; i++) {
+		const struct gp_run *one = report->runs[i];
+
+		if (one->threads == 1 && one->series && run->series &&
+		    strcmp(one->series, run->series) == 0 && one->throughput.ops_per_s > 0)
+			return run->throughput.ops_per_s / one->throughput.ops_per_s;
+	}
+	return NAN;
 }
 
 /* ---- contents ---- */

@@ -38,7 +38,6 @@ static void summary_work(FILE *out, const struct gp_run_work *work)
 	fprintf(out, "\t%" PRIu64, longest);
 	for (unsigned i = 0; i < GP_METERED_N; i++)
 		fprintf(out, "\t%" PRIu64, work ? work->idle_ns[i].sum : 0);
-	fputc('\n', out);
 }
 
 static void summary_run(FILE *out, const struct gp_run *run, uint64_t load_bytes)
@@ -53,6 +52,9 @@ static void summary_run(FILE *out, const struct gp_run *run, uint64_t load_bytes
 			gp_hist_percentile(hists[i], 99));
 	fprintf(out, "\t%.3f\t%.3f", run->throughput.ns_per_op, run->throughput.device_ns_per_op);
 	summary_work(out, run->work);
+	fprintf(out, "\t%s\t%u\t%.0f\t%.0f\t%.0f\n", run->series ? run->series : run->label,
+		run->threads, run->throughput.ops_per_s, run->throughput.ops_per_s_min,
+		run->throughput.ops_per_s_max);
 }
 
 int gp_report_write_summary(const struct gp_report *report, FILE *out)
@@ -62,13 +64,15 @@ int gp_report_write_summary(const struct gp_report *report, FILE *out)
 	fputs("trace\tdevice\tlabel\tstatus\tload_bytes\tpeak_granted_bytes\tpeak_reserved_bytes"
 	      "\tfailures\talloc_p50_ns\talloc_p99_ns\tfree_p50_ns\tfree_p99_ns\tns_per_op"
 	      "\tdevice_ns_per_op\twork\talloc_stall_ns\tfree_stall_ns\ttrim_stall_ns"
-	      "\tlongest_stall_ns\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns\n",
+	      "\tlongest_stall_ns\talloc_idle_ns\tfree_idle_ns\ttrim_idle_ns\tseries\tthreads"
+	      "\tops_per_s\tops_per_s_min\tops_per_s_max\n",
 	      out);
 	for (size_t i = 0; i < report->n_runs; i++) {
 		summary_text(out, gp_report_trace_name(report->trace, name, sizeof(name)));
 		fputc('\t', out);
 		summary_text(out, report->runs[i]->device_name);
-		summary_run(out, report->runs[i], report->trace->load_bytes);
+		summary_run(out, report->runs[i],
+			    gp_max_u64(report->runs[i]->memory.load, report->trace->load_bytes));
 	}
 	return ferror(out) ? -EIO : 0;
 }

@@ -84,7 +84,6 @@ static int toy_init(struct gp_allocator *a)
 		toy_odd_ops.reserve = t->defect == TOY_DEAD ? toy_dead_reserve : toy_slow_reserve;
 		a->dev->ops = &toy_odd_ops;
 	}
-	a->cache_max = 4096;
 	if (t->defect == TOY_INIT)
 		return gp_allocator_why(a, GP_NOMEM, "no room for the toy");
 	return t->count == 1 ? gp_allocator_why(a, -EINVAL, "count=1 is too few") : 0;

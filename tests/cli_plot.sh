@@ -106,6 +106,13 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
 done
 begin odd && run odd '{/Bold x} \n `touch pwned` $HOME ^_@ %s|' raw ok 10 1 10 10 0
 begin none
+mkdir threads
+for t in 0 1 2 4; do
+	[ $t -eq 0 ] && echo "$header series threads ops_per_s ops_per_s_min ops_per_s_max" && continue
+	for a in raw hybrid; do
+		echo "llm sim $a-t$t ok 8 1 1 1 0 1 1 1 1 1 1 $a $t ${t}0000 ${t}0000 ${t}1000"
+	done
+done | tr ' ' '\t' >threads/summary.tsv
 
 # As replay --work writes it.
 begin worked
@@ -203,6 +210,14 @@ no_stalls()
 		"$plot" --format=svg --only=stall one >out 2>err && [ ! -s out ]
 }
 
+scaling()
+{
+	"$plot" threads >out && [ "$(sort out | tr '\n' ' ')" = "threads/scaling.png threads/scaling.svg " ] &&
+		is_png threads/scaling.png && svg_says threads/scaling.svg hybrid &&
+		svg_says threads/scaling.svg speed-up && "$plot" --only=scaling one >out &&
+		svg_says one/scaling.svg "no scaling"
+}
+
 missing_file()
 {
 	cp -r full partial && rm partial/slab.curve.tsv && draws partial &&
@@ -277,7 +292,7 @@ mirror_missing()
 	"$plot" --only=mirror one >out 2>err && [ ! -s out ] && grep -q 'mirror: no mirror.tsv' err
 }
 
-echo "1..33"
+echo "1..34"
 ok "six allocators" quietly full
 ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
 ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
@@ -300,6 +315,7 @@ ok "a folder with a strange name" strange_folder
 ok "--only, --format, --out" only_one
 ok "stalls" stalls
 ok "... none" no_stalls
+ok "runs that differ in their threads: their scaling alone" scaling
 ok "a file is missing" missing_file
 ok "memory.gp by hand" by_hand memory
 ok "compare.gp by hand" by_hand compare

@@ -75,9 +75,9 @@ sim="--device=sim --repeat=1"
 # ---- information ----
 
 run --help
-[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 40 ] && [ "$(lines out)" -ge 24 ] &&
+[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 45 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --mirror --inject= --on-oom= --fail-on-oom --explain --threads= --pace --work= --repeat= --windows= --lenient \
+		--profile= --mirror --inject= --on-oom= --fail-on-oom --explain --threads= --threads-mode= --scale-sizes= --cap-sizes= --pace --work= --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -263,6 +263,19 @@ ok $? "--threads"
 run $sim --alloc=segregated --threads=2 "$made"
 [ "$code" -eq 0 ] && has out ', 2 threads$' "^The times of calls are measured and have no driver's in them"
 ok $? "--threads: what the times are then"
+run $sim --alloc=segregated --alloc=raw --threads=1,2 --threads-mode=each --scale-sizes=1/16 --cap-sizes=64K \
+	--json=both.json "$made"
+[ "$code" -eq 0 ] && has out '^Operations per second by threads (each replays the whole trace)$' \
+	'^allocator  *1  *2  speed-up' '^segregated .*%' '^raw ' '^Measured by the wall clock' &&
+	has box/both.json '"label": "segregated-t2"' '"threads_mode": "each"' '"speedup": [0-9]' &&
+	has err 'times 1/16$' 'sizes above 65536 bytes' && [ -s box/gpupool-out/made/raw-t1.alloc.hgrm ]
+ok $? "--threads with a list: a run for each, one table"
+run $sim --alloc=segregated --threads=1,2 "$made"
+[ "$code" -eq 0 ] && has out '^segregated-t1 ' '^segregated-t2 ' '(each has a share of the trace)$'
+ok $? "... where threads share the trace: after the usual table"
+run $sim --alloc=hybrid --check --threads=2 --threads-mode=chain "$made"
+[ "$code" -eq 0 ] && has out 'frees what the one before it allocated)$'
+ok $? "--threads-mode=chain"
 run $sim --alloc=raw --pace=100 --json "$made"
 [ "$code" -eq 0 ] && has out '"lateness_ns"' '"response_ns"' '"pace": 100'
 ok $? "--pace=SPEED"
@@ -380,6 +393,14 @@ refuses 2 '--repeat=0: expected a whole number' --repeat=0 "$made"
 refuses 2 '--repeat=1.5: expected a whole number' --repeat=1.5 "$made"
 refuses 2 '--windows=-1: expected a whole number' --windows=-1 "$made"
 refuses 2 '--threads=0: expected a whole number' --threads=0 "$made"
+refuses 2 '--threads=4x: expected a whole number' --threads=1,2,4x "$made"
+refuses 2 '--threads=: expected a whole number' --threads=1, "$made"
+refuses 2 '--threads-mode=all: expected share, each or chain' --threads=2 --threads-mode=all "$made"
+refuses 2 '--threads-mode: expected --threads=N' --threads-mode=each "$made"
+refuses 2 '--scale-sizes=0: expected a whole number' --scale-sizes=0/16 "$made"
+refuses 2 '--scale-sizes=x: expected a whole number' --scale-sizes=1/x "$made"
+refuses 2 '--scale-sizes=half' --scale-sizes=half "$made"
+refuses 2 '--verify-recording: expected without' --verify-recording --cap-sizes=1M "$made"
 refuses 2 '--pace=0: expected a number' --pace=0 "$made"
 refuses 2 '--pace=nan: expected a number' --pace=nan "$made"
 refuses 2 '--pace: expected without --threads' --pace --threads=2 "$made"
@@ -397,6 +418,7 @@ refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
 refuses 2 'made.json' --device=sim --profile="$made" "$made"
 refuses 2 '--profile=x: a cost model is for --device=sim' --profile=x --device=cuda "$made"
 refuses 2 '--mirror: expected without --device=sim' $sim --mirror "$made"
+refuses 2 '--mirror: expected without --threads' --mirror --threads=2 "$made"
 for inject in lost lost:0 lost:x lots:3 : '' slow:3 slow:3: slow:x:3 fail:-1 leak:many sticky:1:2; do
 	refuses 2 '--inject.*: expected' $sim --inject="$inject" "$made"
 done

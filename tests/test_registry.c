@@ -125,7 +125,7 @@ static void bad_specs_are_refused_in_words(void **state)
 	refused("buddy:grow=", "vmm or chunk or prealloc");
 	refused("raw:grow=vmm", "unknown option \"grow\"");
 	refused("check", "wraps another allocator");
-	refused("threads:bytes=1M", "wraps another allocator");
+	refused("threads", "wraps another allocator");
 }
 
 static void ranges_are_kept(void **state)

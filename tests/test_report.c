@@ -275,6 +275,28 @@ static void test_labels_are_unique(void **state)
 	assert_string_equal(f->runs[2]->label, "raw");
 }
 
+/* Runs that differ in their threads make a series. */
+static void test_labels_count_threads(void **state)
+{
+	static const char *const labels[] = { "buddy-t1", "buddy-t16", "buddy-2-t1" };
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < N_RUNS; i++) {
+		free(f->runs[i]->spec);
+		f->runs[i]->spec = copy("buddy");
+		f->runs[i]->allocator = "buddy";
+		f->runs[i]->threads = i == 1 ? 16 : 1;
+		f->runs[i]->throughput.ops_per_s = i == 1 ? 800 : 100;
+	}
+	assert_int_equal(gp_report_label(f->runs, N_RUNS), 0);
+	for (size_t i = 0; i < N_RUNS; i++)
+		assert_string_equal(f->runs[i]->label, labels[i]);
+	assert_string_equal(f->runs[1]->series, "buddy");
+	assert_true(gp_report_speedup(&f->report, f->runs[1]) == 8);
+	f->runs[0]->threads = 2;
+	assert_true(isnan(gp_report_speedup(&f->report, f->runs[1])));
+}
+
 static void test_trace_names(void **state)
 {
 	static const struct {
@@ -379,7 +401,7 @@ static void test_summary(void **state)
 {
 	struct fixture *f = *state;
 	FILE *file = tmpfile();
-	char line[512];
+	char line[1024];
 	unsigned n_tabs[N_RUNS + 1] = { 0 };
 
 	assert_non_null(file);
@@ -399,9 +421,11 @@ static void test_summary(void **state)
 		else
 			assert_int_equal(strncmp(line, "a?b?'c'\t", 8), 0);
 		if (i == 1)
-			assert_non_null(strstr(line, "\t2.500\tbusy:1.5\t0\t700\t0\t700\t0\t0\t30\n"));
+			assert_non_null(strstr(
+				line, "\t2.500\tbusy:1.5\t0\t700\t0\t700\t0\t0\t30\tbuddy\t0\t"
+				      "100000000\t"));
 		if (i == 2)
-			assert_non_null(strstr(line, "\tnone\t0\t0\t0\t0\t0\t0\t0\n"));
+			assert_non_null(strstr(line, "\tnone\t0\t0\t0\t0\t0\t0\t0\tbuddy-2\t"));
 	}
 	assert_null(fgets(line, sizeof(line), file));
 	fclose(file);
@@ -483,6 +507,7 @@ int main(void)
 		TEST(test_one_line_documents),
 		TEST(test_partial_and_skipped),
 		TEST(test_labels_are_unique),
+		TEST(test_labels_count_threads),
 		TEST(test_trace_names),
 		TEST(test_long_trace_names_are_cut),
 		TEST(test_curve),

@@ -352,7 +352,7 @@ static void threads_refuses_bad_frees(void **state)
 	pool_close(&p);
 }
 
-/* Blocks in the cache of a thread that does nothing more are had back when memory runs out. */
+/* What the arena of a thread that does nothing more holds is had back when memory runs out. */
 static void *hoard(void *arg)
 {
 	struct pool *p = arg;
@@ -391,26 +391,88 @@ static void threads_takes_back_before_out_of_memory(void **state)
 	pool_close(&p);
 }
 
-static void threads_bounds_what_it_caches(void **state)
+static uint64_t alloc_as(struct pool *p, unsigned thread, uint64_t size)
 {
-	static const char *const wraps[] = { "threads:bytes=1M,blocks=4", NULL };
-	uint64_t addr[64], seed = 1;
+	struct gp_request req = { .size = size, .thread = (uint16_t)thread };
+	struct gp_block block;
+
+	assert_int_equal(gp_alloc(p->a, &req, &block), 0);
+	return block.addr;
+}
+
+/* The address of a block says whose it is, whoever frees it. */
+static void threads_keeps_arenas_apart(void **state)
+{
+	uint64_t page, zero, one, two;
 	struct pool p;
 
 	(void)state;
-	pool_open(&p, "segregated", wraps, TEST_CAPACITY, 1);
-	for (unsigned round = 0; round < 20; round++) {
-		struct gp_usage inner;
+	pool_open(&p, "segregated", NULL, TEST_CAPACITY, 2);
+	page = p.dev->info.page_bytes;
+	zero = alloc_as(&p, 0, 5000);
+	one = alloc_as(&p, 1, 5000);
+	two = alloc_as(&p, 2, 5000); /* modulo 2 */
+	assert_true(zero / page != one / page);
+	assert_int_equal(zero / page, two / page);
+	assert_int_equal(gp_free(p.a, zero), 0);
+	assert_int_equal(gp_free(p.a, one), 0);
+	assert_true(alloc_as(&p, 1, 5000) == one);
+	assert_true(alloc_as(&p, 0, 5000) == zero);
+	assert_int_equal(pool_usage(&p).live_blocks, 3);
+	assert_int_equal(gp_free(p.a, zero), 0);
+	assert_int_equal(gp_free(p.a, one), 0);
+	assert_int_equal(gp_free(p.a, two), 0);
+	assert_int_equal(gp_free(p.a, two), -EALREADY);
+	pool_close(&p);
+}
 
-		for (size_t i = 0; i < 64; i++)
-			assert_int_equal(
-				pool_alloc(&p, test_log_uniform(&seed, 1, GP_MIB), 0, 0, &addr[i]),
-				0);
-		pool_free_all(&p);
-		gp_usage(p.a->inner, &inner);
-		assert_true(inner.granted_bytes <= 5 * GP_MIB / 4);
-		pool_audit(&p);
+/* Small blocks of the device's own lie in pages that arenas share. */
+static void threads_finds_blocks_in_shared_pages(void **state)
+{
+	uint64_t addr[4];
+	struct pool p;
+
+	(void)state;
+	pool_open(&p, "fixed:block=256,count=4,when_empty=device", NULL, TEST_CAPACITY, 4);
+	for (unsigned i = 0; i < 4; i++)
+		addr[i] = alloc_as(&p, i, 1000);
+	assert_int_equal(addr[0] / p.dev->info.page_bytes, addr[3] / p.dev->info.page_bytes);
+	for (unsigned i = 4; i-- > 0;)
+		assert_int_equal(gp_free(p.a, addr[i]), 0);
+	assert_int_equal(gp_free(p.a, addr[0]), -EINVAL);
+	assert_int_equal(pool_usage(&p).live_blocks, 0);
+	pool_close(&p);
+}
+
+/* What is preallocated is so much for all arenas, not for each. */
+static void threads_shares_what_is_preallocated(void **state)
+{
+	static const char *const specs[] = { "fixed:block=1M,count=64",
+					     "segregated:grow=prealloc,initial=64M" };
+
+	(void)state;
+	for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {
+		struct pool p;
+
+		pool_open(&p, specs[i], NULL, TEST_CAPACITY, 4);
+		assert_int_equal(pool_usage(&p).reserved_bytes, 64 * GP_MIB);
+		pool_close(&p);
 	}
+}
+
+/* One arena is full, another is not. */
+static void threads_asks_other_arenas(void **state)
+{
+	uint64_t addr[8];
+	struct pool p;
+
+	(void)state;
+	pool_open(&p, "segregated:grow=prealloc,initial=16M", NULL, TEST_CAPACITY, 2);
+	for (unsigned i = 0; i < 8; i++)
+		addr[i] = alloc_as(&p, 0, 2 * GP_MIB);
+	assert_int_equal(pool_usage(&p).reserved_bytes, 16 * GP_MIB);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(gp_free(p.a, addr[i]), 0);
 	pool_close(&p);
 }
 
@@ -455,7 +517,8 @@ static void *travel(void *arg)
 
 	for (unsigned i = 0; i < 4000 && !t->fault; i++) {
 		struct gp_request req = { .size = test_log_uniform(&seed, 1, 32 * GP_KIB),
-					  .stream = (uint32_t)test_below(&seed, 2) };
+					  .stream = (uint32_t)test_below(&seed, 2),
+					  .thread = (uint16_t)t->index };
 		struct gp_block block = { 0, 0 };
 		uint64_t old;
 
@@ -566,7 +629,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads_reuses_on_the_same_stream_only),
 		cmocka_unit_test(threads_refuses_bad_frees),
 		cmocka_unit_test(threads_takes_back_before_out_of_memory),
-		cmocka_unit_test(threads_bounds_what_it_caches),
+		cmocka_unit_test(threads_keeps_arenas_apart),
+		cmocka_unit_test(threads_finds_blocks_in_shared_pages),
+		cmocka_unit_test(threads_shares_what_is_preallocated),
+		cmocka_unit_test(threads_asks_other_arenas),
 		cmocka_unit_test(threads_survives_a_failing_inner),
 		cmocka_unit_test(threads_lets_blocks_travel),
 		cmocka_unit_test(threads_frees_once),

@@ -16,6 +16,7 @@ JOBs (default: all of them):
   churn_1MiB   1 000 pairs of 1 MiB: what cudaMalloc costs      about 5 s
   churn_256B   1 000 000 pairs of 256 bytes: what a pool saves  about 6 minutes,
                nearly all of it cudaMalloc and cudaFree
+  scaling      1, 2, 4, 8, 16 threads, each with its copy of a job  about 4 minutes
 TEXT
 }
 
@@ -24,7 +25,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$(realpath -m "${1:-$root/build-release}") out=$(realpath -m "${2:-$root/results/local}")
 shift $(($# < 2 ? $# : 2))
 jobs=("$@")
-[ $# -gt 0 ] || jobs=(calibrate llm churn_1MiB churn_256B)
+[ $# -gt 0 ] || jobs=(calibrate llm churn_1MiB churn_256B scaling)
 
 calibrate=$build/tools/gpupool-calibrate
 replay=$build/tools/gpupool-replay gen=$build/tools/gpupool-gen plot=$build/tools/gpupool-plot
@@ -49,6 +50,26 @@ job() {
   done
 }
 
+# scaling: threads that each replay a whole trace, and chains of them, on both devices
+scaling() {
+  local device mode trace
+  cd "$root"
+  for device in cuda sim; do
+    for mode in each chain; do
+      for trace in llm_train llm_serve; do
+        [ $mode = each ] || [ $trace = llm_train ] || continue
+        printf '\n== scaling, %s %s on %s\n' $mode $trace $device
+        "$replay" --device=$device --alloc=all --threads=1,2,4,8,16 --threads-mode=$mode \
+          --scale-sizes=1/16 --repeat=3 --out="$out/scaling/$device-$mode-$trace" \
+          "traces/$trace.jsonl.gz"
+        if command -v gnuplot >/dev/null; then
+          "$plot" "$out/scaling/$device-$mode-$trace"
+        fi
+      done
+    done
+  done
+}
+
 for name in "${jobs[@]}"; do
   case $name in
     calibrate)
@@ -66,6 +87,7 @@ for name in "${jobs[@]}"; do
       "$gen" churn --count=1000000 --size=256 --output="$scratch/churn_256B.jsonl"
       job churn_256B "$scratch" churn_256B.jsonl --repeat=1
       ;;
+    scaling) scaling ;;
     *)
       printf 'gpu-run.sh: unknown job "%s"\n\n' "$name" >&2
       usage >&2

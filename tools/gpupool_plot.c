@@ -85,7 +85,8 @@ static bool set_quiet(void *ctx, const char *name, const char *value)
 
 static const struct cli_option options[] = {
 	{ "format", "LIST", "png, svg or both (png,svg)", set_format },
-	{ "only", "LIST", "of memory, fragmentation, latency, compare, mirror, stall (all)", set_only },
+	{ "only", "LIST", "of memory, fragmentation, latency, compare, mirror, stall, scaling",
+	  set_only },
 	{ "out", "FOLDER", "where the pictures go (DIR)", set_text },
 	{ "gnuplot", "PATH", "the gnuplot to run (the one in $PATH)", set_text },
 	{ "quiet", NULL, "no remarks on what is left out", set_quiet },

@@ -130,21 +130,31 @@ static bool mirror(struct replay *r, struct gp_report *report, const struct gp_r
 	return true;
 }
 
+static size_t runs_per_spec(const struct replay *r)
+{
+	return r->options.n_threads ? r->options.n_threads : 1;
+}
+
 /* Fills report->runs; stops at an interruption or a fault that would meet every other run too. */
 static int run_all(struct replay *r, struct gp_report *report)
 {
+	size_t each = runs_per_spec(r), n = r->options.n_specs * each;
 	int code = CLI_OK;
 
-	for (size_t i = 0; i < r->options.n_specs && !is_interrupted(r); i++) {
-		struct gp_run *run =
-			run_one(r, report, r->options.specs[i], &r->setup.engine, &code);
+	for (size_t i = 0; i < n && !is_interrupted(r); i++) {
+		struct gp_run *run;
 
+		if (r->options.n_threads)
+			r->setup.engine.threads = r->options.threads[i % each];
+		run = run_one(r, report, r->options.specs[i / each], &r->setup.engine, &code);
 		if (!run)
 			return code;
 		code = graver(code, verify(r, report->trace, run));
 		if (r->options.mirror && !is_interrupted(r) && !mirror(r, report, run, &code))
 			return code;
 	}
+	/* The document names the most. */
+	r->setup.engine.threads = replay_most_threads(&r->options);
 	if (is_interrupted(r))
 		report->partial = "interrupted";
 	return code;
@@ -188,7 +198,7 @@ static int replay_one(struct replay *r, struct replay_job *job)
 	char why[512];
 	int code;
 
-	report.runs = calloc(2 * r->options.n_specs, sizeof(struct gp_run *));
+	report.runs = calloc(2 * r->options.n_specs * runs_per_spec(r), sizeof(struct gp_run *));
 	report.mirrors = r->mirrors = calloc(r->options.n_specs, sizeof(*r->mirrors));
 	if (!report.runs || !r->mirrors) {
 		cli_error("out of memory");

@@ -6,6 +6,24 @@
 
 #include <string.h>
 
+#define FACTOR_MAX 1000000u
+
+/* "N/M" or "N". */
+static bool parse_factor(const char *name, const char *value, struct gp_trace_sizes *out)
+{
+	char times[16];
+	size_t n = strcspn(value, "/");
+
+	snprintf(times, sizeof(times), "%.*s", (int)n, value);
+	out->over = 1;
+	if (n < sizeof(times) &&
+	    (!value[n] || cli_count(name, value + n + 1, 1, FACTOR_MAX, &out->over)))
+		return cli_count(name, times, 1, FACTOR_MAX, &out->times);
+	if (n >= sizeof(times))
+		cli_error("--%s=%s: expected a fraction, such as 1/16", name, value);
+	return false;
+}
+
 bool read_options_parse(void *ctx, const char *name, const char *value)
 {
 	static const char *const memories[] = {
@@ -15,7 +33,8 @@ bool read_options_parse(void *ctx, const char *name, const char *value)
 		NULL,
 	};
 	static const char *const ends[] = { "exclusive", "inclusive", NULL };
-	struct gp_trace_options *load = &((struct read_options *)ctx)->load;
+	struct read_options *o = ctx;
+	struct gp_trace_options *load = &o->load;
 	uint64_t n = 0;
 	unsigned choice = 0;
 	bool ok = true;
@@ -30,6 +49,10 @@ bool read_options_parse(void *ctx, const char *name, const char *value)
 	} else if (strcmp(name, "ends") == 0) {
 		ok = cli_choice(name, value, ends, &choice);
 		load->inclusive_ends = choice == 1;
+	} else if (strcmp(name, "scale-sizes") == 0) {
+		ok = parse_factor(name, value, &o->sizes);
+	} else if (strcmp(name, "cap-sizes") == 0) {
+		ok = cli_size(name, value, 1, GP_SIZE_MAX, &o->sizes.cap);
 	} else {
 		load->lenient = true;
 	}
@@ -58,6 +81,20 @@ static void note_skipped(const struct gp_trace *trace)
 		cli_note("%s: --lenient skipped %s", trace->path, text);
 }
 
+static int change_sizes(const struct read_options *o, struct gp_trace **trace, char *why,
+			size_t why_size)
+{
+	struct gp_trace *changed;
+	int r;
+
+	if (!o->sizes.times && !o->sizes.cap)
+		return 0;
+	r = gp_trace_scale(*trace, &o->sizes, &changed, why, why_size);
+	gp_trace_destroy(*trace);
+	*trace = r ? NULL : changed;
+	return r;
+}
+
 int read_options_load(const struct read_options *o, const char *path, struct gp_trace **out)
 {
 	struct gp_trace_options load = o->load;
@@ -67,6 +104,8 @@ int read_options_load(const struct read_options *o, const char *path, struct gp_
 	load.progress = on_load;
 	r = gp_trace_load(path, &load, out, why, sizeof(why));
 	cli_progress_clear();
+	if (!r)
+		r = change_sizes(o, out, why, sizeof(why));
 	if (r) {
 		cli_error("%s", why);
 		return CLI_USAGE;

@@ -8,9 +8,11 @@
 
 #include "cli.h"
 #include "replay/trace.h"
+#include "replay/trace_sizes.h"
 
 struct read_options {
 	struct gp_trace_options load;
+	struct gp_trace_sizes sizes;
 	bool own_words; /* the program itself tells what was skipped and noted */
 };
 
@@ -25,6 +27,8 @@ bool read_options_parse(void *ctx, const char *name, const char *value);
 	  read_options_parse },                                                                    \
 	{ "ends", "exclusive|inclusive", "lifetimes in CSV: up to, or with the end",               \
 	  read_options_parse },                                                                    \
+	{ "scale-sizes", "N/M", "each size times N/M: --scale-sizes=1/16", read_options_parse },   \
+	{ "cap-sizes", "SIZE", "larger sizes become SIZE", read_options_parse },                   \
 	{ "lenient", NULL, "skip and count what is wrong in a trace", read_options_parse }
 /* clang-format on */
 

@@ -11,6 +11,7 @@
 
 #include "allocators/allocator.h"
 #include "allocators/torch_conf.h"
+#include "replay/engine.h"
 #include "replay_options.h"
 
 #define REPEAT_MAX  10000u
@@ -193,8 +194,39 @@ static bool parse_windows(void *ctx, const char *name, const char *value)
 static bool parse_threads(void *ctx, const char *name, const char *value)
 {
 	struct replay_options *o = ctx;
+	const char *p = value;
 
-	return cli_count(name, value, 1, THREADS_MAX, &o->threads);
+	o->n_threads = 0;
+	do {
+		size_t n = strcspn(p, ",");
+		char count[16];
+		uint64_t threads;
+
+		/* What is too long for a number is refused as it stands. */
+		snprintf(count, sizeof(count), "%.*s", (int)n, p);
+		if (!cli_count(name, n < sizeof(count) ? count : p, 1, THREADS_MAX, &threads))
+			return false;
+		if (o->n_threads == THREAD_COUNTS_MAX) {
+			cli_error("--%s: expected at most %d counts", name, THREAD_COUNTS_MAX);
+			return false;
+		}
+		o->threads[o->n_threads++] = (unsigned)threads;
+		p += n;
+	} while (*p++ == ',');
+	return true;
+}
+
+static bool parse_threads_mode(void *ctx, const char *name, const char *value)
+{
+	static const char *const modes[] = {
+		[GP_THREADS_SHARE] = "share",
+		[GP_THREADS_EACH] = "each",
+		[GP_THREADS_CHAIN] = "chain",
+		NULL,
+	};
+	struct replay_options *o = ctx;
+
+	return cli_choice(name, value, modes, &o->threads_mode);
 }
 
 static bool parse_pace(void *ctx, const char *name, const char *value)
@@ -280,7 +312,9 @@ static const struct cli_option options[] = {
 	{ "on-oom", "skip|stop", "a request fails: skip it and go on, or end there", parse_on_oom },
 	{ "fail-on-oom", NULL, "exit with 1 when a request failed", parse_flag },
 	{ "explain", NULL, "why the first request fails, and what helps", parse_flag },
-	{ "threads", "N", "replay on N threads (recorded order on one)", parse_threads },
+	{ "threads", "N[,N...]", "replay on N threads (recorded order on one)", parse_threads },
+	{ "threads-mode", "share|each|chain", "a thread's part of the trace, or all of it",
+	  parse_threads_mode },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "work", "none|memset|busy:US|recorded", "GPU work behind each allocation", parse_work },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
@@ -301,12 +335,20 @@ static const struct cli_program program = {
 		"failures. Sizes: 512, 64K, 2MiB, 1.5GiB. TRACE may be - (standard input).",
 	.options = options,
 	.examples =
-		"  gpupool-replay trace.json                        every allocator\n"
-		"  gpupool-replay --alloc=raw --alloc=hybrid trace.json.gz\n"
+		"  gpupool-replay trace.json.gz                     every allocator\n"
 		"  gpupool-replay --alloc=buddy:min_block=512 --check --capacity=8GiB trace.json\n"
 		"  gpupool-replay --device=sim --json trace.json | jq '.runs[].memory'\n"
 		"Exit: 0 done, 1 a check failed, 2 usage or input, 3 device, 130 interrupted.\n",
 };
+
+unsigned replay_most_threads(const struct replay_options *o)
+{
+	unsigned most = 0;
+
+	for (size_t i = 0; i < o->n_threads; i++)
+		most = o->threads[i] > most ? o->threads[i] : most;
+	return most;
+}
 
 bool replay_is_torch(const char *spec)
 {
@@ -399,11 +441,25 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 		cli_error("--profile=%s: a cost model is for --device=sim", o->profile);
 		return CLI_USAGE;
 	}
-	if (o->threads && o->pace > 0) {
+	if (o->threads_mode != GP_THREADS_SHARE && !o->n_threads) {
+		cli_error("--threads-mode: expected --threads=N with it");
+		return CLI_USAGE;
+	}
+	if (o->mirror && o->n_threads) {
+		cli_error("--mirror: expected without --threads: threads come in no order that two"
+			  " devices could be compared in");
+		return CLI_USAGE;
+	}
+	if (o->verify && (o->read.sizes.times || o->read.sizes.cap)) {
+		cli_error("--verify-recording: expected without --scale-sizes and --cap-sizes: the"
+			  " recorded sizes are what is verified");
+		return CLI_USAGE;
+	}
+	if (o->n_threads && o->pace > 0) {
 		cli_error("--pace: expected without --threads: pace is kept on one thread");
 		return CLI_USAGE;
 	}
-	if (o->work.kind && o->threads) {
+	if (o->work.kind && o->n_threads) {
 		cli_error("--work: expected without --threads: work is queued by one thread");
 		return CLI_USAGE;
 	}

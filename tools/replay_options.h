@@ -16,6 +16,8 @@ enum replay_device {
 	REPLAY_DEVICE_CUDA,
 };
 
+#define THREAD_COUNTS_MAX 32
+
 /* Strings belong to argv or are constants, but for made. */
 struct replay_options {
 	struct read_options read; /* the first: READ_OPTIONS */
@@ -33,14 +35,19 @@ struct replay_options {
 	const char *out;       /* NULL: gpupool-out/TRACE */
 	bool json;             /* the document instead of the table ... */
 	const char *json_file; /* ... or as well, in this file */
-	uint64_t repeat, windows, threads;
-	double pace; /* 0: as fast as possible */
+	uint64_t repeat, windows;
+	unsigned threads[THREAD_COUNTS_MAX]; /* replays of each allocator: on so many threads */
+	size_t n_threads;                    /* 0: one replay, in recorded order              */
+	unsigned threads_mode;               /* enum gp_threads_mode                          */
+	double pace;                         /* 0: as fast as possible */
 	struct gp_work work;
 	bool stop_on_oom, fail_on_oom, explain, list;
 	bool verify; /* each `torch` against what the trace recorded */
 	bool mirror; /* each on the GPU and on the simulated device */
 };
 
+/* The largest of the thread counts; 0: none. */
+unsigned replay_most_threads(const struct replay_options *o);
 /* Is it the model of PyTorch's allocator? */
 bool replay_is_torch(const char *spec);
 /* Parses argv into *o: -1 to go on, with the operands in argv[0..*n_operands-1]; else the exit

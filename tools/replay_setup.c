@@ -226,8 +226,8 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 	for (size_t j = 0; j < s->n_jobs && r < 0; j++) {
 		struct gp_env env;
 
-		gp_engine_env(s->jobs[j].trace, &env);
-		env.threads = (unsigned)o->threads;
+		gp_engine_env_threads(s->jobs[j].trace, replay_most_threads(o),
+				      (enum gp_threads_mode)o->threads_mode, &env);
 		for (size_t i = 0; i < o->n_specs && r < 0; i++)
 			r = try_alloc(o->specs[i], dev, &env);
 		for (size_t i = 0; i < o->n_wraps && r < 0; i++)
@@ -323,7 +323,7 @@ int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o,
 			.explain = o->explain,
 			.wraps = o->wraps,
 			.n_wraps = o->n_wraps,
-			.threads = (unsigned)o->threads,
+			.threads_mode = (enum gp_threads_mode)o->threads_mode,
 			.pace = o->pace,
 			.work = o->work,
 			.progress = on_replay,

@@ -16,6 +16,7 @@
 
 #include "cli.h"
 #include "replay_columns.h"
+#include "replay_scaling.h"
 #include "replay_table.h"
 
 #define BOLD_GREEN "\033[1;32m"
@@ -280,7 +281,8 @@ static void print_settings(const struct table *t)
 	if (!config)
 		return;
 	print_injection(t, &config->device_config.inject);
-	if (config->threads)
+	/* Of several numbers of threads, the table below tells. */
+	if (config->threads && !replay_scaling_shown(t->report))
 		fprintf(t->out, ", %u thread%s", config->threads, config->threads > 1 ? "s" : "");
 	if (config->pace > 0)
 		fprintf(t->out, ", paced at %g times recorded speed", config->pace);
@@ -413,9 +415,11 @@ static void print_specs(const struct table *t)
 	for (size_t i = 0; i < t->report->n_runs; i++) {
 		const struct gp_run *run = t->report->runs[i];
 
-		if (strcmp(run->spec, run->label) == 0)
+		/* Of runs that differ in their threads, one line. */
+		if (strcmp(run->spec, run->series) == 0 ||
+		    (i && strcmp(run->series, t->report->runs[i - 1]->series) == 0))
 			continue;
-		fprintf(t->out, "%s  %-*s  %s\n", head, (int)t->widths[0], run->label, run->spec);
+		fprintf(t->out, "%s  %-*s  %s\n", head, (int)t->widths[0], run->series, run->spec);
 		head = "";
 	}
 }
@@ -426,9 +430,13 @@ static const char *times_text(const struct table *t)
 	if (!t->report->environment->device.simulated)
 		return "All times are measured on the device.\n";
 	if (t->report->config && t->report->config->threads)
-		return "The times of calls are measured and have no driver's in them (simulated"
-		       " device); waiting for\nother threads counts, also in own per op. Device"
-		       " time is modelled.\n";
+		return t->report->config->threads_mode != GP_THREADS_SHARE
+			       ? "Measured by the wall clock. The driver is simulated: its calls cost"
+				 " what the simulator takes, which\nsays nothing about an allocator"
+				 " that calls it often (raw, async).\n"
+			       : "The times of calls are measured and have no driver's in them (simulated"
+				 " device); waiting for\nother threads counts, also in own per op. Device"
+				 " time is modelled.\n";
 	return "Driver calls are modelled (simulated device); the allocators' own time is"
 	       " measured.\n";
 }
@@ -449,11 +457,26 @@ static void print_legend(const struct table *t)
 		paint(t, DIM), any_work(t) ? work_legend : "", times_text(t), paint(t, PLAIN));
 }
 
+/* Threads that replay copies: only what is said of those. */
+static void print_copies(const struct table *t)
+{
+	replay_scaling_print(t->out, t->report, paint(t, BOLD), paint(t, PLAIN));
+	print_specs(t);
+	print_errors(t);
+	print_failures(t);
+	fprintf(t->out, "%s%s%s", paint(t, DIM), times_text(t), paint(t, PLAIN));
+}
+
 void replay_table_print(FILE *out, const struct gp_report *report, bool colour, unsigned n_columns)
 {
 	struct table t = { .out = out, .report = report, .colour = colour };
 
 	print_title(&t);
+	if (report->n_runs && report->runs[0]->threads_mode != GP_THREADS_SHARE) {
+		t.widths[0] = 12;
+		print_copies(&t);
+		return;
+	}
 	t.rows = calloc(report->n_runs ? report->n_runs : 1, sizeof(*t.rows));
 	if (!t.rows) {
 		cli_error("out of memory for the table");
@@ -469,6 +492,10 @@ void replay_table_print(FILE *out, const struct gp_report *report, bool colour, 
 	print_paced(&t);
 	print_failures(&t);
 	print_legend(&t);
+	if (report->n_runs && replay_scaling_shown(report)) {
+		fputc('\n', out);
+		replay_scaling_print(out, report, paint(&t, BOLD), paint(&t, PLAIN));
+	}
 	free(t.rows);
 }
 

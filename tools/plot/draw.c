@@ -25,8 +25,8 @@
 #define GP_PLOT_DIR "/usr/local/share/gpupool/plot"
 #endif
 
-const char *const plot_figures[PLOT_FIGURES] = { "memory",  "fragmentation", "latency",
-						 "compare", "mirror",        "stall" };
+const char *const plot_figures[PLOT_FIGURES] = { "memory", "fragmentation", "latency", "compare",
+						 "mirror", "stall",         "scaling" };
 const char *const plot_formats[PLOT_FORMATS] = { "png", "svg" };
 
 /* Endings of the files that a figure draws; none: the summary alone. */
@@ -36,7 +36,7 @@ static const char *const plot_needs[PLOT_FIGURES][2] = {
 };
 
 /* A table of its own that a figure draws; where there is none, there is no such figure. */
-static const char *const plot_tables[PLOT_FIGURES] = { NULL, NULL, NULL, NULL, "mirror.tsv", NULL };
+static const char *const plot_tables[PLOT_FIGURES] = { [PLOT_MIRROR] = "mirror.tsv" };
 
 /* ---- where the scripts are ---- */
 
@@ -98,6 +98,8 @@ static int figure_lines(const struct plot_settings *s, unsigned figure, const ch
 {
 	int lines = 0;
 
+	if (figure == PLOT_SCALING)
+		return s->summary.scaling;
 	if (!plot_needs[figure][0])
 		return 1;
 	/* A trace may free nothing; but every file must be there. */
@@ -142,6 +144,9 @@ static bool figure_exists(const struct plot_settings *s, unsigned figure)
 {
 	char path[PATH_MAX];
 
+	/* Where runs differ in their threads, that is what the folder is for. */
+	if (s->figures == PLOT_ALL_FIGURES && (figure == PLOT_SCALING) != s->summary.scaling)
+		return false;
 	if (figure == PLOT_STALL && !s->summary.worked) {
 		if (s->figures != PLOT_ALL_FIGURES)
 			cli_note("%s: no work was queued (gpupool-replay --work); left out",

@@ -10,8 +10,11 @@
 
 #include "summary.h"
 
-#define PLOT_FIGURES 6
-#define PLOT_STALL   5 /* its place in the list */
+#define PLOT_FIGURES 7
+/* Places in the list. */
+#define PLOT_MIRROR  4
+#define PLOT_STALL   5
+#define PLOT_SCALING 6
 #define PLOT_FORMATS 2
 
 #define PLOT_ALL_FIGURES (~0u)

@@ -3,13 +3,13 @@
  * summary: which allocators a result folder holds, and whether there is anything of them to draw.
  *
  * Shape       tab-separated lines, the first of which names the columns. Only `label` matters here;
- *             that the others are there is checked for the plot scripts, which read them.
+ *             that the others are there is checked for the plot scripts, which read them. Folders
+ *             of older releases have no `threads`.
  * Hostile     A label becomes part of file names and of a word list: what does not look like one
  *             that gpupool-replay writes is refused.
  */
 #include <ctype.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +133,18 @@ static const char *summary_line(struct plot_summary *s, const char *line, unsign
 	return *error ? strerror(-*error) : NULL;
 }
 
+/* Notes whether this line's number of threads is another than the first line's. */
+static void summary_threads(struct plot_summary *s, const char *line, int column, long *first)
+{
+	size_t length;
+	const char *field = column < 0 ? NULL : field_at(line, (unsigned)column, &length);
+	long threads = field ? strtol(field, NULL, 10) : 0;
+
+	if (*first < 0)
+		*first = threads;
+	s->scaling |= threads != *first;
+}
+
 static int summary_read(FILE *file, const char *path, struct plot_summary *s, char *why,
 			size_t why_size)
 {
@@ -141,7 +153,8 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 	size_t size = 0;
 	unsigned long number = 0;
 	unsigned n_columns = 0;
-	int column = -1, work = -1, error = 0;
+	int column = -1, work = -1, threads = -1, error = 0;
+	long first_threads = -1;
 
 	while (!wrong && getline(&line, &size, file) >= 0) {
 		if (number++ == 0) {
@@ -149,10 +162,12 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 			error = wrong ? -EINVAL : 0;
 			column = field_find(line, "label");
 			work = field_find(line, "work"); /* older summaries have none */
+			threads = field_find(line, "threads");
 			n_columns = field_count(line);
 		} else {
 			wrong = summary_line(s, line, n_columns, column, &error);
 			s->worked |= !wrong && field_differs(line, work, "none");
+			summary_threads(s, line, threads, &first_threads);
 		}
 	}
 	if (!wrong && (ferror(file) || number == 0)) {

@@ -17,7 +17,8 @@
 struct plot_summary {
 	char (*labels)[PLOT_LABEL_MAX + 1];
 	size_t n_labels;
-	bool worked; /* a replay with --work */
+	bool worked;  /* a replay with --work */
+	bool scaling; /* runs differ in their number of threads */
 };
 
 /* Reads DIR/summary.tsv. 0, or -errno with one line in `why`. */
