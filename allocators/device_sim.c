@@ -154,16 +154,18 @@ static int sim_unbook(struct gp_sim *sim, uint64_t addr, struct gp_range *gone)
 {
 	const struct gp_range_entry *found = gp_range_set_containing(&sim->blocks, addr);
 	struct gp_sim_page *page;
+	uint64_t bytes = 0;
 	bool empty = true;
 
 	if (!found)
 		return -EINVAL;
 	page = (struct gp_sim_page *)(uintptr_t)found->tag;
-	if (page ? gp_sim_page_give(&sim->pages, page, addr, &empty) != 0 : found->addr != addr)
+	if (page ? gp_sim_page_give(&sim->pages, page, addr, &bytes, &empty) != 0
+		 : found->addr != addr)
 		return -EINVAL;
 	gp_sim_queue_drain(sim);
 	if (!empty) {
-		gp_sim_charge(sim, GP_COST_FREE_SHARED, 1);
+		gp_sim_charge(sim, GP_COST_FREE_SHARED, bytes);
 		return 0;
 	}
 	*gone = (struct gp_range){ found->addr, found->size };

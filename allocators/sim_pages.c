@@ -177,7 +177,8 @@ bool gp_sim_pages_take(struct gp_sim_pages *ps, uint64_t size, uint64_t *addr)
 	return false;
 }
 
-int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *p, uint64_t addr, bool *empty)
+int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *p, uint64_t addr, uint64_t *bytes,
+		     bool *empty)
 {
 	uint64_t offset = addr - p->addr;
 	unsigned i = (unsigned)(offset / GP_SIM_GRANULE), n, run;
@@ -191,6 +192,7 @@ int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *p, uint64_t ad
 	p->n_used -= n;
 	run = bit_find(p->used, i + n, true) - bit_find_back(p->used, i);
 	page_set_bound(ps, p, run > p->bound ? run : p->bound);
+	*bytes = n * GP_SIM_GRANULE;
 	*empty = !p->n_used;
 	return 0;
 }

@@ -32,7 +32,8 @@ struct gp_sim_page *gp_sim_page_add(struct gp_sim_pages *ps, uint64_t addr);
 void gp_sim_page_drop(struct gp_sim_pages *ps, struct gp_sim_page *page);
 /* size <= GP_SIM_PAGE_BYTES. false: no page has room. */
 bool gp_sim_pages_take(struct gp_sim_pages *ps, uint64_t size, uint64_t *addr);
-/* -EINVAL: no block starts at addr. *empty: nothing is left in the page. */
-int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *page, uint64_t addr, bool *empty);
+/* -EINVAL: no block starts at addr. *bytes: of the block; *empty: nothing is left in the page. */
+int gp_sim_page_give(struct gp_sim_pages *ps, struct gp_sim_page *page, uint64_t addr,
+		     uint64_t *bytes, bool *empty);
 
 #endif

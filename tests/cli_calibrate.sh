@@ -78,11 +78,11 @@ for call in ("cudaMalloc.held", "cudaFree.held", "cudaMallocAsync.warm", "cudaMa
              "cudaStreamWaitEvent", "cudaMemsetAsync", "memset.device", "kernel.launch"):
     for x, y in zip(a[call], b[call]):
         assert x["size"] == y["size"]
-        if call.endswith(".held") and x["size"] < 2 << 20:
-            continue  # shared pages: one call in some opens one
+        if call.endswith(".held") and 512 << 10 <= x["size"] < 2 << 20:
+            continue  # many of these calls open a page, which is priced as one
         n += 1
         assert abs(x["p50_ns"] - y["p50_ns"]) <= 0.12 * x["p50_ns"] + 2, (call, x, y)
-        if x["n"] >= 200:
+        if x["n"] >= 200 and not (call.endswith(".held") and x["size"] < 2 << 20):
             for key in ("p50_ns", "p90_ns"):
                 assert abs(x[key] - y[key]) <= 0.05 * x[key] + 2, (call, x, y)
             assert abs(x["mean_ns"] - y["mean_ns"]) <= 0.1 * x["mean_ns"] + 2, (call, x, y)

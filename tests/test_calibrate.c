@@ -242,7 +242,7 @@ static void what_is_unusual_is_noted(void **state)
 	assert_true(noted(&notes, "cuMemMap of 2 MiB after a rest of 20 ms took"));
 	assert_true(noted(&notes, "cudaMalloc.held steps from 40 us at 2 MiB to 900 us at 4 MiB"));
 	assert_true(noted(&notes, "cuMemCreate of 2 MiB has a tail: p50 9 us, p99 90 us"));
-	assert_true(noted(&notes, "cuMemMap takes 0.50 times what it does in the profile usual"));
+	assert_true(noted(&notes, "cuMemMap takes 0.5 times what it does in the profile usual"));
 	assert_int_equal(notes.n, 7);
 }
 

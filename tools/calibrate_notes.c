@@ -197,7 +197,7 @@ static void note_usual(struct cal_notes *notes, const struct gp_profile *p,
 		times = n ? exp(sum / n) : 1;
 		if (times > USUAL_FACTOR || times < 1 / USUAL_FACTOR)
 			cal_note(notes,
-				 "%s takes %.2f times what it does in the profile %s "
+				 "%s takes %.2g times what it does in the profile %s "
 				 "(medians of %u sizes)",
 				 row->call, times, usual->name, n);
 	}

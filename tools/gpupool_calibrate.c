@@ -144,7 +144,7 @@ static int make_profile(struct program *p)
 	describe(p);
 	if (gp_profile_price(&p->profile, why, sizeof(why))) {
 		cli_error("too little was measured for a profile: %s; no file is written", why);
-		return CLI_DEVICE;
+		return *p->cal.interrupted ? CLI_INTERRUPTED : CLI_DEVICE;
 	}
 	if (p->cal.n_left_out)
 		cal_note(&p->notes, "partial: %zu of %zu steps were left out", p->cal.n_left_out,
