@@ -141,6 +141,9 @@ struct gp_env {
 	unsigned streams;      /* streams that requests name                      */
 	uint64_t typical_size; /* 90 % of the requests are at most this large     */
 	uint64_t typical_live; /* most of those alive at one moment               */
+	/* Which event of the trace made the n-th request (from 1); false: not known. NULL: never. */
+	bool (*event_of)(const void *arg, uint64_t request, size_t *event);
+	const void *event_arg;
 };
 
 struct gp_allocator {

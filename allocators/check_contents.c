@@ -38,11 +38,11 @@ static uint64_t owner_body(const struct gp_owner *o)
 
 /* ---- owners ---- */
 
-void gp_contents_init(struct gp_contents *c, struct gp_device *dev, bool on)
+void gp_contents_init(struct gp_contents *c, const struct gp_allocator *a, bool on)
 {
 	memset(c, 0, sizeof(*c));
-	c->dev = dev;
-	c->on = on && dev->ops->fill;
+	c->a = a;
+	c->on = on && a->dev->ops->fill;
 }
 
 void gp_contents_fini(struct gp_contents *c)
@@ -95,11 +95,17 @@ void gp_contents_leave(struct gp_contents *c, uint32_t slot)
 	c->last_free = slot;
 }
 
-const char *gp_owner_text(const struct gp_owner *o, char *text)
+const char *gp_owner_text(const struct gp_contents *c, const struct gp_owner *o, char *text)
 {
+	const struct gp_env *env = &c->a->env;
+	char event[32] = "";
+	size_t n;
+
+	if (env->event_of && env->event_of(env->event_arg, o->request, &n))
+		snprintf(event, sizeof(event), "event %zu, ", n);
 	snprintf(text, GP_OWNER_TEXT,
-		 "request %" PRIu64 " (0x%" PRIx64 ", %" PRIu64 " bytes, stream %" PRIu32 "%s)",
-		 o->request, o->addr, o->size, o->stream, o->live ? "" : ", freed");
+		 "request %" PRIu64 " (%s0x%" PRIx64 ", %" PRIu64 " bytes, stream %" PRIu32 "%s)",
+		 o->request, event, o->addr, o->size, o->stream, o->live ? "" : ", freed");
 	return text;
 }
 
@@ -113,9 +119,9 @@ int gp_contents_fill(struct gp_contents *c, uint32_t slot)
 
 	if (!c->on)
 		return 0;
-	r = gp_device_fill(c->dev, o->addr, body, word_of(o->request, false), o->stream);
+	r = gp_device_fill(c->a->dev, o->addr, body, word_of(o->request, false), o->stream);
 	if (!r && body < o->granted)
-		r = gp_device_fill(c->dev, o->addr + body, o->granted - body,
+		r = gp_device_fill(c->a->dev, o->addr + body, o->granted - body,
 				   word_of(o->request, true), o->stream);
 	return r > 0 ? -ENOMEM : r;
 }
@@ -126,7 +132,7 @@ static int compare_part(struct gp_contents *c, uint32_t slot, uint64_t from, uin
 	const struct gp_owner *o = &c->owners[slot];
 	unsigned at = (c->first + c->n_under_way) % GP_CONTENTS_UNDER_WAY;
 	uint32_t ticket;
-	int r = gp_device_verify_begin(c->dev, o->addr + from, to - from,
+	int r = gp_device_verify_begin(c->a->dev, o->addr + from, to - from,
 				       word_of(o->request, from > 0), o->stream, &ticket);
 
 	if (r)
@@ -180,7 +186,7 @@ static void found_text(const struct gp_contents *c, uint64_t word, char *text, s
 			 guard ? "guard" : "pattern", request);
 	else
 		snprintf(text, size, "is the %s of %s", guard ? "guard" : "pattern",
-			 gp_owner_text(o, who));
+			 gp_owner_text(c, o, who));
 }
 
 static int contents_differ(const struct gp_contents *c, const struct gp_comparison *q,
@@ -189,7 +195,7 @@ static int contents_differ(const struct gp_contents *c, const struct gp_comparis
 	char who[GP_OWNER_TEXT], what[GP_OWNER_TEXT + 32];
 
 	found_text(c, word, what, sizeof(what));
-	snprintf(text, size, "%s: byte %" PRIu64 "%s %s", gp_owner_text(&q->owner, who),
+	snprintf(text, size, "%s: byte %" PRIu64 "%s %s", gp_owner_text(c, &q->owner, who),
 		 q->from + offset, q->from ? ", in the guard," : "", what);
 	return -EILSEQ;
 }
@@ -201,7 +207,7 @@ int gp_contents_judge(struct gp_contents *c, bool wait, char *text, size_t size)
 		/* The next block needs room for two. */
 		bool full = c->n_under_way > GP_CONTENTS_UNDER_WAY - 2;
 		uint64_t offset, word;
-		int r = gp_device_verify_end(c->dev, q->ticket, wait || full, &offset, &word);
+		int r = gp_device_verify_end(c->a->dev, q->ticket, wait || full, &offset, &word);
 
 		if (r == GP_PENDING)
 			return 0;

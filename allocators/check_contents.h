@@ -46,8 +46,8 @@ struct gp_comparison {
 };
 
 struct gp_contents {
-	struct gp_device *dev;
-	bool on; /* else the owners are all there is */
+	const struct gp_allocator *a; /* the decorator */
+	bool on;                      /* else the owners are all there is */
 	uint64_t requests;
 	struct gp_owner *owners;
 	uint32_t n_owners, cap_owners;
@@ -56,7 +56,7 @@ struct gp_contents {
 	unsigned first, n_under_way;
 };
 
-void gp_contents_init(struct gp_contents *c, struct gp_device *dev, bool on);
+void gp_contents_init(struct gp_contents *c, const struct gp_allocator *a, bool on);
 void gp_contents_fini(struct gp_contents *c);
 /* A new owner, of the request with the number c->requests; -ENOMEM. */
 int gp_contents_enter(struct gp_contents *c, const struct gp_request *req,
@@ -70,7 +70,7 @@ int gp_contents_compare(struct gp_contents *c, uint32_t slot);
  * -EILSEQ with both owners in `text`. Else 0 or a fault of the device's. */
 int gp_contents_judge(struct gp_contents *c, bool wait, char *text, size_t size);
 /* The words for an owner. */
-#define GP_OWNER_TEXT 112
-const char *gp_owner_text(const struct gp_owner *o, char *text);
+#define GP_OWNER_TEXT 128
+const char *gp_owner_text(const struct gp_contents *c, const struct gp_owner *o, char *text);
 
 #endif

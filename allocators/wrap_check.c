@@ -136,7 +136,7 @@ static int check_enter(struct gp_allocator *a, const struct gp_request *req,
 	other = gp_range_set_floor(&c->shadow, block->addr + block->granted - 1);
 	return check_violation(
 		a, "gave 0x%" PRIx64 " of %" PRIu64 " bytes over the live block of %s", block->addr,
-		block->granted, gp_owner_text(&c->owners.owners[other->tag], who));
+		block->granted, gp_owner_text(&c->owners, &c->owners.owners[other->tag], who));
 }
 
 /* ---- contents ---- */
@@ -149,7 +149,7 @@ static int check_fill(struct gp_allocator *a, uint32_t slot)
 
 	if (r == -EINVAL)
 		return check_violation(a, "the block of %s is not all device memory",
-				       gp_owner_text(&c->owners.owners[slot], who));
+				       gp_owner_text(&c->owners, &c->owners.owners[slot], who));
 	if (r == -ENOMEM)
 		return gp_allocator_why(a, r, "no memory is left for the kernels that fill blocks");
 	return r ? gp_allocator_why(a, r, "%s", gp_device_error(a->dev)) : 0;
@@ -470,7 +470,7 @@ static int check_init(struct gp_allocator *a)
 
 	c->serial = !(a->inner->ops->caps & GP_CAP_CONCURRENT);
 	gp_usage(a->inner, &c->base);
-	gp_contents_init(&c->owners, a->dev, c->contents);
+	gp_contents_init(&c->owners, a, c->contents);
 	a->fills = c->owners.on;
 	gp_range_set_init(&c->shadow);
 	gp_range_set_init(&c->pending);

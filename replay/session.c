@@ -116,10 +116,39 @@ static int session_describe(struct gp_run *run, const struct gp_allocator *a)
 	return 0;
 }
 
+static bool session_event_of(const void *arg, uint64_t request, size_t *event)
+{
+	const struct gp_program *program = arg;
+
+	for (size_t i = 0; i < program->n_ops; i++) {
+		const struct gp_action_op *op = &program->ops[i];
+
+		/* Others never reach an allocator: gp_alloc. */
+		if (op->action != GP_ACTION_ALLOC || op->req.size - 1 >= GP_SIZE_MAX || --request)
+			continue;
+		*event = op->event;
+		return true;
+	}
+	return false;
+}
+
+/* One decorator on one thread sees the requests as they are in the program. */
+static struct gp_env session_env(const struct gp_job *job)
+{
+	struct gp_env env = job->env;
+
+	if (job->cfg.n_wraps == 1 && job->cfg.threads < 2) {
+		env.event_of = session_event_of;
+		env.event_arg = &job->program;
+	}
+	return env;
+}
+
 int gp_session_create(struct gp_job *job, struct gp_session *s)
 {
+	struct gp_env env = session_env(job);
 	char why[256] = "";
-	int r = gp_allocator_create(job->spec, s->dev, &job->env, &s->a, why, sizeof(why));
+	int r = gp_allocator_create(job->spec, s->dev, &env, &s->a, why, sizeof(why));
 
 	for (size_t i = 0; !r && i < job->cfg.n_wraps; i++)
 		r = gp_allocator_wrap(job->cfg.wraps[i], s->a, &s->a, why, sizeof(why));

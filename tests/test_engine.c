@@ -370,6 +370,30 @@ static void wraps_are_put_on(void **state)
 	finish(r, t);
 }
 
+/* `check` counts requests; what it says of them is looked up in the program. */
+static void owners_are_named_by_event(void **state)
+{
+	struct gp_trace *t = TRACE_OF(ALLOC(.id = 6, .size = 0), ALLOC(.id = 7, .size = 2 * MIB),
+				      ALLOC(.id = 8, .size = 512), ALLOC(.id = 9, .size = 700));
+	const char *wraps[] = { "check" }, *more[] = { "fault", "check" };
+	struct gp_engine_config cfg = sim(GP_PASS_CURVE);
+	struct gp_run *r;
+
+	(void)state;
+	cfg.wraps = wraps;
+	cfg.n_wraps = 1;
+	r = run(t, "toy:defect=overlap", &cfg);
+	assert_non_null(strstr(r->why, "over the live block of request 1 (event 1, 0x"));
+	assert_non_null(strstr(r->why, ", 2097152 bytes, stream 0)"));
+	gp_run_destroy(r);
+	/* Where another decorator may refuse requests, it is not known which they are. */
+	cfg.wraps = more;
+	cfg.n_wraps = 2;
+	r = run(t, "toy:defect=overlap", &cfg);
+	assert_non_null(strstr(r->why, "over the live block of request 1 (0x"));
+	finish(r, t);
+}
+
 /* ---- options and refusals ---- */
 
 static void options_in_force(void **state)
@@ -464,6 +488,7 @@ int main(void)
 		cmocka_unit_test(usage_must_add_up),
 		cmocka_unit_test(curve_keeps_what_came_before_a_fault),
 		cmocka_unit_test(wraps_are_put_on),
+		cmocka_unit_test(owners_are_named_by_event),
 		cmocka_unit_test(options_in_force),
 		cmocka_unit_test(bad_jobs_are_refused),
 		cmocka_unit_test(names),
