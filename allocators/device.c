@@ -19,11 +19,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "device_call.h"
 #include "device_probe.h"
-#include "ticks.h"
-
-#define COUNT(counter, n) atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
-#define READ(counter)     atomic_load_explicit(&(counter), memory_order_relaxed)
 
 /* Serialises the text of faults, of all devices: they are rare and short. */
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -36,6 +33,7 @@ static const char *const call_names[GP_CALL_N] = {
 	[GP_CALL_RELEASE] = "release",
 	[GP_CALL_ASYNC_ALLOC] = "async_alloc",
 	[GP_CALL_ASYNC_FREE] = "async_free",
+	[GP_CALL_ASYNC_TRIM] = "async_trim",
 	[GP_CALL_VA_RESERVE] = "va_reserve",
 	[GP_CALL_VA_RELEASE] = "va_release",
 	[GP_CALL_CREATE] = "create",
@@ -101,8 +99,7 @@ void gp_device_inject(struct gp_device *dev, const struct gp_injection *inject)
 		inject->lost_call || inject->sticky_call || inject->fail_call || inject->slow_call;
 }
 
-/* The fault that every call has once n calls were made; else 0. */
-static int device_curse(struct gp_device *dev, const char *call, uint64_t n)
+int gp_device_curse(struct gp_device *dev, const char *call, uint64_t n)
 {
 	const struct gp_injection *inject = &dev->inject;
 
@@ -137,7 +134,7 @@ static bool device_takes(enum gp_call call)
 
 static GP_NOINLINE int device_injected(struct gp_device *dev, enum gp_call call)
 {
-	int r = device_curse(dev, gp_call_name(call), COUNT(dev->n_calls, 1) + 1);
+	int r = gp_device_curse(dev, gp_call_name(call), COUNT(dev->n_calls, 1) + 1);
 	uint64_t n;
 
 	if (r || !device_takes(call))
@@ -148,16 +145,14 @@ static GP_NOINLINE int device_injected(struct gp_device *dev, enum gp_call call)
 	return n == dev->inject.fail_call ? GP_NOMEM : 0;
 }
 
-/* Before a call: 0, or what it is to answer instead. */
-static inline int device_enter(struct gp_device *dev, enum gp_call call)
+int gp_device_enter(struct gp_device *dev, enum gp_call call)
 {
 	return GP_LIKELY(!dev->injects) ? 0 : device_injected(dev, call);
 }
 
-/* After a call that gives something back: its result, or what it is to answer instead. */
-static inline int device_answer(struct gp_device *dev, enum gp_call call, int r)
+int gp_device_answer(struct gp_device *dev, enum gp_call call, int r)
 {
-	int instead = device_enter(dev, call);
+	int instead = gp_device_enter(dev, call);
 
 	return instead ? instead : r;
 }
@@ -170,7 +165,7 @@ void gp_device_charge(struct gp_device *dev, uint64_t ns)
 	call_charge += ns;
 }
 
-static GP_NOINLINE int device_failed(struct gp_device *dev, int r)
+GP_NOINLINE int gp_device_failed(struct gp_device *dev, int r)
 {
 	COUNT(dev->failures, 1);
 	if (r == -EIO || r == -ENODEV)
@@ -178,8 +173,7 @@ static GP_NOINLINE int device_failed(struct gp_device *dev, int r)
 	return r;
 }
 
-/* The end of a call that began at tick t0 with result r. */
-static inline int device_done(struct gp_device *dev, enum gp_call call, uint64_t t0, int r)
+int gp_device_done(struct gp_device *dev, enum gp_call call, uint64_t t0, int r)
 {
 	uint64_t ticks = gp_ticks() - t0;
 
@@ -190,27 +184,25 @@ static inline int device_done(struct gp_device *dev, enum gp_call call, uint64_t
 		call_charge = 0;
 	}
 	if (GP_UNLIKELY(r))
-		return device_failed(dev, r);
+		return gp_device_failed(dev, r);
 	COUNT(dev->calls[call], 1);
 	return 0;
 }
 
-/* A call refused before it reaches the implementation. */
-static GP_NOINLINE int device_refuse(struct gp_device *dev, int err, enum gp_call call,
-				     const char *why)
+GP_NOINLINE int gp_device_refuse(struct gp_device *dev, int err, enum gp_call call, const char *why)
 {
 	COUNT(dev->failures, 1);
 	return gp_device_fault(dev, err, "%s: %s", gp_call_name(call), why);
 }
 
-static int device_zero(struct gp_device *dev, enum gp_call call)
+int gp_device_zero(struct gp_device *dev, enum gp_call call)
 {
-	return device_refuse(dev, -EINVAL, call, "size is 0");
+	return gp_device_refuse(dev, -EINVAL, call, "size is 0");
 }
 
-static int device_lacks(struct gp_device *dev, enum gp_call call)
+int gp_device_lacks(struct gp_device *dev, enum gp_call call)
 {
-	return device_refuse(dev, -ENOTSUP, call, "this device does not support it");
+	return gp_device_refuse(dev, -ENOTSUP, call, "this device does not support it");
 }
 
 /* Extents of address ranges and mappings are whole pages. */
@@ -235,45 +227,18 @@ int gp_device_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 	int r;
 
 	if (GP_UNLIKELY(!size))
-		return device_zero(dev, GP_CALL_RESERVE);
+		return gp_device_zero(dev, GP_CALL_RESERVE);
 	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_RESERVE);
-	return device_done(dev, GP_CALL_RESERVE, t0, r ? r : dev->ops->reserve(dev, size, addr));
+	r = gp_device_enter(dev, GP_CALL_RESERVE);
+	return gp_device_done(dev, GP_CALL_RESERVE, t0, r ? r : dev->ops->reserve(dev, size, addr));
 }
 
 int gp_device_release(struct gp_device *dev, uint64_t addr)
 {
 	uint64_t t0 = gp_ticks();
 
-	return device_done(dev, GP_CALL_RELEASE, t0,
-			   device_answer(dev, GP_CALL_RELEASE, dev->ops->release(dev, addr)));
-}
-
-int gp_device_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr)
-{
-	uint64_t t0;
-	int r;
-
-	if (!dev->info.async)
-		return device_lacks(dev, GP_CALL_ASYNC_ALLOC);
-	if (!size)
-		return device_zero(dev, GP_CALL_ASYNC_ALLOC);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_ASYNC_ALLOC);
-	return device_done(dev, GP_CALL_ASYNC_ALLOC, t0,
-			   r ? r : dev->ops->async_alloc(dev, size, stream, addr));
-}
-
-int gp_device_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
-{
-	uint64_t t0;
-
-	if (!dev->info.async)
-		return device_lacks(dev, GP_CALL_ASYNC_FREE);
-	t0 = gp_ticks();
-	return device_done(
-		dev, GP_CALL_ASYNC_FREE, t0,
-		device_answer(dev, GP_CALL_ASYNC_FREE, dev->ops->async_free(dev, addr, stream)));
+	return gp_device_done(dev, GP_CALL_RELEASE, t0,
+			      gp_device_answer(dev, GP_CALL_RELEASE, dev->ops->release(dev, addr)));
 }
 
 int gp_device_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
@@ -282,13 +247,13 @@ int gp_device_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr)
 	int r;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_VA_RESERVE);
+		return gp_device_lacks(dev, GP_CALL_VA_RESERVE);
 	if (!device_paged(dev, 0, size))
 		return device_unpaged(dev, GP_CALL_VA_RESERVE, 0, size);
 	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_VA_RESERVE);
-	return device_done(dev, GP_CALL_VA_RESERVE, t0,
-			   r ? r : dev->ops->va_reserve(dev, size, addr));
+	r = gp_device_enter(dev, GP_CALL_VA_RESERVE);
+	return gp_device_done(dev, GP_CALL_VA_RESERVE, t0,
+			      r ? r : dev->ops->va_reserve(dev, size, addr));
 }
 
 int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size)
@@ -296,13 +261,13 @@ int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size)
 	uint64_t t0;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_VA_RELEASE);
+		return gp_device_lacks(dev, GP_CALL_VA_RELEASE);
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_VA_RELEASE, addr, size);
 	t0 = gp_ticks();
-	return device_done(
+	return gp_device_done(
 		dev, GP_CALL_VA_RELEASE, t0,
-		device_answer(dev, GP_CALL_VA_RELEASE, dev->ops->va_release(dev, addr, size)));
+		gp_device_answer(dev, GP_CALL_VA_RELEASE, dev->ops->va_release(dev, addr, size)));
 }
 
 int gp_device_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
@@ -311,12 +276,12 @@ int gp_device_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 	int r;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_CREATE);
+		return gp_device_lacks(dev, GP_CALL_CREATE);
 	if (!device_paged(dev, 0, size))
 		return device_unpaged(dev, GP_CALL_CREATE, 0, size);
 	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_CREATE);
-	return device_done(dev, GP_CALL_CREATE, t0, r ? r : dev->ops->create(dev, size, handle));
+	r = gp_device_enter(dev, GP_CALL_CREATE);
+	return gp_device_done(dev, GP_CALL_CREATE, t0, r ? r : dev->ops->create(dev, size, handle));
 }
 
 int gp_device_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
@@ -324,11 +289,11 @@ int gp_device_destroy(struct gp_device *dev, uint64_t handle, uint64_t size)
 	uint64_t t0;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_DESTROY);
+		return gp_device_lacks(dev, GP_CALL_DESTROY);
 	t0 = gp_ticks();
-	return device_done(
+	return gp_device_done(
 		dev, GP_CALL_DESTROY, t0,
-		device_answer(dev, GP_CALL_DESTROY, dev->ops->destroy(dev, handle, size)));
+		gp_device_answer(dev, GP_CALL_DESTROY, dev->ops->destroy(dev, handle, size)));
 }
 
 int gp_device_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle)
@@ -337,12 +302,12 @@ int gp_device_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t 
 	int r;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_MAP);
+		return gp_device_lacks(dev, GP_CALL_MAP);
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_MAP, addr, size);
 	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_MAP);
-	return device_done(dev, GP_CALL_MAP, t0, r ? r : dev->ops->map(dev, addr, size, handle));
+	r = gp_device_enter(dev, GP_CALL_MAP);
+	return gp_device_done(dev, GP_CALL_MAP, t0, r ? r : dev->ops->map(dev, addr, size, handle));
 }
 
 int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
@@ -350,12 +315,13 @@ int gp_device_unmap(struct gp_device *dev, uint64_t addr, uint64_t size)
 	uint64_t t0;
 
 	if (!dev->info.vmm)
-		return device_lacks(dev, GP_CALL_UNMAP);
+		return gp_device_lacks(dev, GP_CALL_UNMAP);
 	if (!device_paged(dev, addr, size))
 		return device_unpaged(dev, GP_CALL_UNMAP, addr, size);
 	t0 = gp_ticks();
-	return device_done(dev, GP_CALL_UNMAP, t0,
-			   device_answer(dev, GP_CALL_UNMAP, dev->ops->unmap(dev, addr, size)));
+	return gp_device_done(
+		dev, GP_CALL_UNMAP, t0,
+		gp_device_answer(dev, GP_CALL_UNMAP, dev->ops->unmap(dev, addr, size)));
 }
 
 int gp_device_use_stream(struct gp_device *dev, uint32_t index, void *handle)
@@ -418,9 +384,9 @@ int gp_device_probe(struct gp_device *dev, struct gp_probe *p)
 	int r;
 
 	if (!dev->ops->probe)
-		return device_lacks(dev, call);
-	r = device_enter(dev, call);
-	r = device_done(dev, call, t0, r ? r : dev->ops->probe(dev, p));
+		return gp_device_lacks(dev, call);
+	r = gp_device_enter(dev, call);
+	r = gp_device_done(dev, call, t0, r ? r : dev->ops->probe(dev, p));
 	p->model_ns = READ(dev->model_ns) - before;
 	return r;
 }
@@ -428,145 +394,30 @@ int gp_device_probe(struct gp_device *dev, struct gp_probe *p)
 int gp_device_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
 {
 	uint64_t t0 = gp_ticks();
-	int r = device_enter(dev, GP_CALL_EVENT_WAIT);
+	int r = gp_device_enter(dev, GP_CALL_EVENT_WAIT);
 
-	return device_done(dev, GP_CALL_EVENT_WAIT, t0,
-			   r ? r : dev->ops->stream_wait(dev, from, to));
+	return gp_device_done(dev, GP_CALL_EVENT_WAIT, t0,
+			      r ? r : dev->ops->stream_wait(dev, from, to));
 }
 
 int gp_device_sync(struct gp_device *dev)
 {
 	uint64_t t0 = gp_ticks();
-	int r = device_enter(dev, GP_CALL_SYNC);
+	int r = gp_device_enter(dev, GP_CALL_SYNC);
 
-	return device_done(dev, GP_CALL_SYNC, t0, r ? r : dev->ops->sync(dev));
+	return gp_device_done(dev, GP_CALL_SYNC, t0, r ? r : dev->ops->sync(dev));
 }
 
 /* Asks, changes nothing: not counted, but its time is the driver's like any other. */
 int gp_device_mem_info(struct gp_device *dev, uint64_t *free_bytes, uint64_t *total_bytes)
 {
 	uint64_t t0 = gp_ticks();
-	int r = device_curse(dev, "mem_info", READ(dev->n_calls));
+	int r = gp_device_curse(dev, "mem_info", READ(dev->n_calls));
 
 	if (!r)
 		r = dev->ops->mem_info(dev, free_bytes, total_bytes);
 	COUNT(dev->host_ticks, gp_ticks() - t0);
-	return r ? device_failed(dev, r) : 0;
-}
-
-int gp_device_memset(struct gp_device *dev, uint64_t addr, uint8_t value, uint64_t size)
-{
-	uint64_t t0;
-	int r;
-
-	if (!size)
-		return device_zero(dev, GP_CALL_MEMSET);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_MEMSET);
-	return device_done(dev, GP_CALL_MEMSET, t0,
-			   r ? r : dev->ops->memset(dev, addr, value, size));
-}
-
-int gp_device_read(struct gp_device *dev, uint64_t addr, void *host, size_t size)
-{
-	uint64_t t0;
-	int r;
-
-	if (!size)
-		return device_zero(dev, GP_CALL_READ);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_READ);
-	return device_done(dev, GP_CALL_READ, t0, r ? r : dev->ops->read(dev, addr, host, size));
-}
-
-/* Contents are written and compared by words, which lie where their multiples of 8 are. */
-static int device_unworded(struct gp_device *dev, enum gp_call call, uint64_t addr, uint64_t size)
-{
-	if (!size)
-		return device_zero(dev, call);
-	return addr & 7 ? device_refuse(dev, -EINVAL, call, "the address is no multiple of 8") : 0;
-}
-
-int gp_device_fill(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		   uint32_t stream)
-{
-	int r = device_unworded(dev, GP_CALL_FILL, addr, size);
-	uint64_t t0;
-
-	if (r)
-		return r;
-	if (!dev->ops->fill)
-		return device_lacks(dev, GP_CALL_FILL);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_FILL);
-	return device_done(dev, GP_CALL_FILL, t0,
-			   r ? r : dev->ops->fill(dev, addr, size, word, stream));
-}
-
-int gp_device_verify_begin(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-			   uint32_t stream, uint32_t *ticket)
-{
-	int r = device_unworded(dev, GP_CALL_VERIFY, addr, size);
-	uint64_t t0;
-
-	if (r)
-		return r;
-	if (!dev->ops->verify_begin)
-		return device_lacks(dev, GP_CALL_VERIFY);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_VERIFY);
-	return device_done(dev, GP_CALL_VERIFY, t0,
-			   r ? r : dev->ops->verify_begin(dev, addr, size, word, stream, ticket));
-}
-
-int gp_device_verify_end(struct gp_device *dev, uint32_t ticket, bool wait, uint64_t *bad_offset,
-			 uint64_t *found)
-{
-	uint64_t t0 = gp_ticks(), ticks;
-	int r = device_curse(dev, gp_call_name(GP_CALL_VERIFY), READ(dev->n_calls));
-
-	if (!r)
-		r = dev->ops->verify_end(dev, ticket, wait, bad_offset, found);
-	ticks = gp_ticks() - t0;
-	COUNT(dev->host_ticks, ticks);
-	COUNT(dev->call_ticks[GP_CALL_VERIFY], ticks);
-	return r < 0 ? device_failed(dev, r) : r;
-}
-
-int gp_device_verify(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t word,
-		     uint32_t stream, uint64_t *bad_offset, uint64_t *found)
-{
-	uint32_t ticket;
-	int r = gp_device_verify_begin(dev, addr, size, word, stream, &ticket);
-
-	return r ? r : gp_device_verify_end(dev, ticket, true, bad_offset, found);
-}
-
-int gp_device_busy(struct gp_device *dev, uint32_t stream, uint64_t ns)
-{
-	uint64_t t0;
-	int r;
-
-	if (!dev->ops->busy)
-		return device_lacks(dev, GP_CALL_BUSY);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_BUSY);
-	return device_done(dev, GP_CALL_BUSY, t0, r ? r : dev->ops->busy(dev, stream, ns));
-}
-
-int gp_device_touch(struct gp_device *dev, uint64_t addr, uint64_t size, uint32_t stream)
-{
-	uint64_t t0;
-	int r;
-
-	if (!dev->ops->touch)
-		return device_lacks(dev, GP_CALL_TOUCH);
-	if (!size)
-		return device_zero(dev, GP_CALL_TOUCH);
-	t0 = gp_ticks();
-	r = device_enter(dev, GP_CALL_TOUCH);
-	return device_done(dev, GP_CALL_TOUCH, t0,
-			   r ? r : dev->ops->touch(dev, addr, size, stream));
+	return r ? gp_device_failed(dev, r) : 0;
 }
 
 int gp_device_mark(struct gp_device *dev, uint32_t stream)
@@ -598,7 +449,7 @@ void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out)
 		out->call_model_ns[i] = READ(dev->call_model_ns[i]);
 	}
 	out->failures = READ(dev->failures);
-	out->reserved_bytes = READ(dev->reserved_bytes);
+	out->reserved_bytes = gp_device_reserved(dev);
 	out->host_ticks = READ(dev->host_ticks);
 	out->model_ns = READ(dev->model_ns);
 	out->stall_ns = READ(dev->stall_ns);

@@ -29,8 +29,9 @@ struct gp_profile; /* device_profile.h */
 enum gp_call {
 	GP_CALL_RESERVE,     /* cudaMalloc                         */
 	GP_CALL_RELEASE,     /* cudaFree                           */
-	GP_CALL_ASYNC_ALLOC, /* cudaMallocAsync                    */
+	GP_CALL_ASYNC_ALLOC, /* cudaMallocFromPoolAsync            */
 	GP_CALL_ASYNC_FREE,  /* cudaFreeAsync                      */
+	GP_CALL_ASYNC_TRIM,  /* cudaMemPoolTrimTo                  */
 	GP_CALL_VA_RESERVE,  /* cuMemAddressReserve                */
 	GP_CALL_VA_RELEASE,  /* cuMemAddressFree                   */
 	GP_CALL_CREATE,      /* cuMemCreate                        */
@@ -59,7 +60,8 @@ struct gp_device_info {
 	uint64_t total_bytes; /* memory of the card, or the simulated capacity */
 	uint64_t page_bytes; /* granularity of mappings and of large reservations; a power of two */
 	bool vmm;            /* va_reserve .. unmap work */
-	bool async;          /* async_alloc and async_free work */
+	bool async;          /* async_open .. async_counts work */
+	bool async_ranges;   /* the observer hears of the memory of such pools */
 	bool simulated;
 };
 
@@ -77,6 +79,23 @@ struct gp_device_stats {
 	uint64_t call_ticks[GP_CALL_N];
 	uint64_t call_model_ns[GP_CALL_N];
 };
+
+/* A pool of stream-ordered allocations. Memory freed on a stream may be taken on it at once. By
+ * another stream it is taken where one of these allows it, or after a synchronisation. */
+struct gp_async_config {
+	uint64_t
+		threshold; /* a synchronisation gives back what is free above so many reserved bytes */
+	bool follow_events; /* what was freed before an event that the other stream waited for       */
+	bool opportunistic; /* what a stream freed that is done with all its work                    */
+	bool internal; /* anything, before memory runs out: the driver makes the taker wait     */
+};
+
+struct gp_async_counts {
+	uint64_t used, used_high;         /* bytes of blocks, as asked for */
+	uint64_t reserved, reserved_high; /* held from the device          */
+};
+
+struct gp_async; /* a pool */
 
 /* How many measurements of gp_device_lull can be open at once. */
 #define GP_LULLS 64
@@ -119,8 +138,21 @@ struct gp_device_ops {
 	int (*use_stream)(struct gp_device *dev, uint32_t index, void *handle);
 	int (*probe)(struct gp_device *dev, struct gp_probe *p);
 	/* Where info.async. */
-	int (*async_alloc)(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
-	int (*async_free)(struct gp_device *dev, uint64_t addr, uint32_t stream);
+	int (*async_open)(struct gp_device *dev, const struct gp_async_config *cfg,
+			  struct gp_async **out);
+	void (*async_close)(struct gp_device *dev, struct gp_async *pool);
+	int (*async_alloc)(struct gp_device *dev, struct gp_async *pool, uint64_t size,
+			   uint32_t stream, uint64_t *addr);
+	int (*async_free)(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+			  uint32_t stream);
+	int (*async_retire)(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+			    uint32_t stream, uint64_t *number);
+	void (*async_settle)(struct gp_device *dev, struct gp_async *pool, uint64_t number);
+	int (*async_trim)(struct gp_device *dev, struct gp_async *pool, uint64_t keep);
+	int (*async_counts)(struct gp_device *dev, struct gp_async *pool,
+			    struct gp_async_counts *out);
+	/* Memory of such pools that reserved_bytes has nothing of; NULL: there is none. */
+	uint64_t (*async_reserved)(struct gp_device *dev);
 	/* Where info.vmm. Sizes and addresses are multiples of page_bytes. A handle is mapped whole,
 	 * at as many places as one likes; the place it was mapped at first is the last one to be
 	 * undone. unmap takes one mapping, or several that lie side by side, whole. Destroyed memory
@@ -193,8 +225,6 @@ struct gp_device *gp_device_close(struct gp_device *dev);
 
 int gp_device_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
 int gp_device_release(struct gp_device *dev, uint64_t addr);
-int gp_device_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr);
-int gp_device_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream);
 int gp_device_va_reserve(struct gp_device *dev, uint64_t size, uint64_t *addr);
 int gp_device_va_release(struct gp_device *dev, uint64_t addr, uint64_t size);
 int gp_device_create(struct gp_device *dev, uint64_t size, uint64_t *handle);
@@ -256,6 +286,31 @@ int gp_device_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
  * queued. On cuda time passes by itself. */
 void gp_device_elapse(struct gp_device *dev, uint64_t ns);
 
+/* Stream-ordered pools, several at once. Opening, closing, settling and asking for counts are no calls
+ * of a kind. close: every block must have been freed; gives all memory back, and waits for nothing.
+ *
+ * retire: the program is done with a block that streams nobody names may still use. It is freed on a
+ * helper stream of the pool, which waits for what is queued on `stream` and until the use with this
+ * number, and all before it, is said to be over: numbers rise by one from 1. settle says so, up to
+ * the number. A synchronisation of the device settles all.
+ * trim: gives back free memory of which a synchronisation has shown that nobody uses it any more,
+ * while more than `keep` bytes are reserved. */
+int gp_device_async_open(struct gp_device *dev, const struct gp_async_config *cfg,
+			 struct gp_async **out);
+void gp_device_async_close(struct gp_device *dev, struct gp_async *pool);
+int gp_device_async_alloc(struct gp_device *dev, struct gp_async *pool, uint64_t size,
+			  uint32_t stream, uint64_t *addr);
+int gp_device_async_free(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+			 uint32_t stream);
+int gp_device_async_retire(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+			   uint32_t stream, uint64_t *number);
+void gp_device_async_settle(struct gp_device *dev, struct gp_async *pool, uint64_t number);
+int gp_device_async_trim(struct gp_device *dev, struct gp_async *pool, uint64_t keep);
+int gp_device_async_counts(struct gp_device *dev, struct gp_async *pool,
+			   struct gp_async_counts *out);
+
+/* Bytes held now. Where only the driver knows what its pools hold, this asks it. */
+uint64_t gp_device_reserved(struct gp_device *dev);
 void gp_device_stats(struct gp_device *dev, struct gp_device_stats *out);
 const char *gp_device_error(const struct gp_device *dev);
 /* Has a call failed in a way that is the device's own doing (-EIO, -ENODEV)? What such a device

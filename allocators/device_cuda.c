@@ -6,7 +6,8 @@
  * Books        what is reserved and mapped, with its size: cudaFree does not say how much it freed.
  *              Memory is held by the page: a page counts from the first reservation that touches it
  *              to the last, because the driver puts small reservations into what larger ones leave
- *              of their last page. The pool of cudaMallocAsync is asked what it holds.
+ *              of their last page. Pools of cudaMallocAsync are asked what they
+ *              hold (device_cuda_async.c).
  * Capacity     what would exceed cfg.capacity is refused before the driver is asked. Memory that
  *              the stream-ordered pool merely keeps does not count.
  * Errors       out of memory is GP_NOMEM. Everything else is a negative errno, with CUDA's own name
@@ -97,9 +98,8 @@ int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range r
 	return r;
 }
 
-/* Takes a range out of the books; -EINVAL with a text where none starts there. */
-static int cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t addr,
-		       const char *call, struct gp_range_entry *out)
+int gp_cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t addr, const char *call,
+		   struct gp_range_entry *out)
 {
 	int r;
 
@@ -225,7 +225,7 @@ static int cuda_release(struct gp_device *dev, uint64_t addr)
 	struct gp_cuda *cu = gp_cuda_of(dev);
 	struct gp_range range, gone;
 	struct gp_range_entry e;
-	int r = cuda_unbook(cu, &cu->blocks, addr, "cudaFree", &e);
+	int r = gp_cuda_unbook(cu, &cu->blocks, addr, "cudaFree", &e);
 
 	if (r)
 		return r;
@@ -236,6 +236,7 @@ static int cuda_release(struct gp_device *dev, uint64_t addr)
 	if (gone.size)
 		gp_device_range_gone(dev, gone, !cuda_whole_pages(cu, range));
 	gp_cuda_return(cu, e.tag);
+	gp_cuda_async_open_gates(cu);
 	/* Fails only where the context is lost, and the memory with it. */
 	return gp_cuda_result(dev, cudaFree((void *)(uintptr_t)addr), "cudaFree");
 }
@@ -371,68 +372,8 @@ static int cuda_stream_wait(struct gp_device *dev, uint32_t from, uint32_t to)
 
 static int cuda_sync(struct gp_device *dev)
 {
+	gp_cuda_async_open_gates(gp_cuda_of(dev));
 	return gp_cuda_result(dev, cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-}
-
-/* -- the stream-ordered pool ------------------------------------------------------------------ */
-
-/* Asks the pool what it holds. It keeps everything, so that only an allocation can change that. */
-static int cuda_pool_count(struct gp_cuda *cu)
-{
-	cuuint64_t now = 0;
-	uint64_t before;
-	int r = gp_cuda_result(
-		&cu->base,
-		cudaMemPoolGetAttribute(cu->pool, cudaMemPoolAttrReservedMemCurrent, &now),
-		"cudaMemPoolGetAttribute");
-
-	if (r)
-		return r;
-	before = atomic_exchange(&cu->pool_reserved, now);
-	atomic_fetch_add(&cu->base.reserved_bytes, now - before);
-	return 0;
-}
-
-static int cuda_async_alloc(struct gp_device *dev, uint64_t size, uint32_t stream, uint64_t *addr)
-{
-	struct gp_cuda *cu = gp_cuda_of(dev);
-	uint64_t bytes = gp_align_up(gp_min_u64(size, GP_SIZE_MAX), SMALL_GRANULE);
-	cudaStream_t s;
-	void *p = NULL;
-	int r = gp_cuda_stream_handle(cu, stream, &s);
-
-	if (!r)
-		r = gp_cuda_claim(cu, bytes);
-	if (r)
-		return r;
-	r = gp_cuda_result(dev, cudaMallocAsync(&p, (size_t)size, s), "cudaMallocAsync");
-	if (r)
-		goto unclaim;
-	r = gp_cuda_book(cu, &cu->async, (struct gp_range){ (uintptr_t)p, size }, bytes);
-	if (r)
-		goto release;
-	*addr = (uintptr_t)p;
-	return cuda_pool_count(cu);
-release:
-	(void)cudaFreeAsync(p, s);
-unclaim:
-	gp_cuda_unclaim(cu, bytes);
-	return r;
-}
-
-static int cuda_async_free(struct gp_device *dev, uint64_t addr, uint32_t stream)
-{
-	struct gp_cuda *cu = gp_cuda_of(dev);
-	struct gp_range_entry e;
-	cudaStream_t s;
-	int r = gp_cuda_stream_handle(cu, stream, &s);
-
-	if (!r)
-		r = cuda_unbook(cu, &cu->async, addr, "cudaFreeAsync", &e);
-	if (r)
-		return r;
-	gp_cuda_unclaim(cu, e.tag);
-	return gp_cuda_result(dev, cudaFreeAsync((void *)(uintptr_t)addr, s), "cudaFreeAsync");
 }
 
 /* -- opening and closing ---------------------------------------------------------------------- */
@@ -462,10 +403,6 @@ static void cuda_close(struct gp_device *dev)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
 
-	if (dev->info.async) {
-		(void)cudaDeviceSynchronize();
-		(void)cudaMemPoolTrimTo(cu->pool, 0);
-	}
 	(void)cudaGetLastError();
 	cuda_free(cu);
 }
@@ -490,8 +427,15 @@ static const struct gp_device_ops cuda_ops = {
 	.mark = gp_cuda_mark,
 	.lull = gp_cuda_lull,
 	.lull_ns = gp_cuda_lull_ns,
-	.async_alloc = cuda_async_alloc,
-	.async_free = cuda_async_free,
+	.async_open = gp_cuda_async_open,
+	.async_close = gp_cuda_async_close,
+	.async_alloc = gp_cuda_async_alloc,
+	.async_free = gp_cuda_async_free,
+	.async_retire = gp_cuda_async_retire,
+	.async_settle = gp_cuda_async_settle,
+	.async_trim = gp_cuda_async_trim,
+	.async_counts = gp_cuda_async_counts,
+	.async_reserved = gp_cuda_async_reserved,
 	.va_reserve = gp_cuda_va_reserve,
 	.va_release = gp_cuda_va_release,
 	.create = gp_cuda_create,
@@ -499,21 +443,6 @@ static const struct gp_device_ops cuda_ops = {
 	.map = gp_cuda_map,
 	.unmap = gp_cuda_unmap,
 };
-
-/* The pool keeps what it gets: with the default threshold of 0 each synchronisation would give
- * it all back, and the next allocation cost as much as cudaMalloc. */
-static void cuda_setup_pool(struct gp_cuda *cu)
-{
-	cuuint64_t keep = UINT64_MAX;
-	int supported = 0;
-
-	if (cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, 0) == cudaSuccess &&
-	    supported && cudaDeviceGetDefaultMemPool(&cu->pool, 0) == cudaSuccess &&
-	    cudaMemPoolSetAttribute(cu->pool, cudaMemPoolAttrReleaseThreshold, &keep) ==
-		    cudaSuccess)
-		cu->base.info.async = true;
-	(void)cudaGetLastError();
-}
 
 static int cuda_describe(struct gp_cuda *cu, int driver)
 {
@@ -530,7 +459,7 @@ static int cuda_describe(struct gp_cuda *cu, int driver)
 	snprintf(info->driver, sizeof(info->driver), "%d.%d", driver / 1000, driver % 1000 / 10);
 	info->total_bytes = prop.totalGlobalMem;
 	gp_cuda_setup_vmm(cu);
-	cuda_setup_pool(cu);
+	gp_cuda_async_setup(cu);
 	return 0;
 }
 

@@ -3,7 +3,8 @@
  * device_cuda: what the files of the CUDA device share. The only header that includes CUDA's, and
  * only they include it.
  *
- *   device_cuda.c          opening, reservations, streams, the stream-ordered pool
+ *   device_cuda.c          opening, reservations, streams
+ *   device_cuda_async.c    pools of stream-ordered allocations
  *   device_cuda_kernels.c  contents, and work for the GPU
  *   device_cuda_lull.c     how long the GPU has been idle
  *   device_cuda_vmm.c      virtual memory, by the driver's calls
@@ -112,9 +113,7 @@ struct gp_cuda {
 	struct gp_range_set maps;          /* tag: the struct gp_cuda_memory */
 	struct gp_range_set memories;      /* the same, at each handle that is one */
 	struct gp_range_set pages;         /* that reservations share; tag: how many */
-
-	cudaMemPool_t pool;
-	_Atomic uint64_t pool_reserved; /* as last asked */
+	struct gp_async *pools;
 
 	pthread_mutex_t streams_lock;
 	struct gp_cuda_stream *streams;
@@ -138,8 +137,31 @@ void gp_cuda_return(struct gp_cuda *cu, uint64_t bytes);
 int gp_cuda_book(struct gp_cuda *cu, struct gp_range_set *set, struct gp_range range,
 		 uint64_t counted);
 
+/* Takes a range out of the books; -EINVAL with a text where none starts there. */
+int gp_cuda_unbook(struct gp_cuda *cu, struct gp_range_set *set, uint64_t addr, const char *call,
+		   struct gp_range_entry *out);
+
 /* The stream of an index, made at its first use. */
 int gp_cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out);
+
+/* device_cuda_async.c: sets info.async. */
+void gp_cuda_async_setup(struct gp_cuda *cu);
+/* To be called before anything waits for the device. */
+void gp_cuda_async_open_gates(struct gp_cuda *cu);
+/* The hooks of device.h. */
+int gp_cuda_async_open(struct gp_device *dev, const struct gp_async_config *cfg,
+		       struct gp_async **out);
+void gp_cuda_async_close(struct gp_device *dev, struct gp_async *pool);
+int gp_cuda_async_alloc(struct gp_device *dev, struct gp_async *pool, uint64_t size,
+			uint32_t stream, uint64_t *addr);
+int gp_cuda_async_free(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+		       uint32_t stream);
+int gp_cuda_async_retire(struct gp_device *dev, struct gp_async *pool, uint64_t addr,
+			 uint32_t stream, uint64_t *number);
+void gp_cuda_async_settle(struct gp_device *dev, struct gp_async *pool, uint64_t number);
+int gp_cuda_async_trim(struct gp_device *dev, struct gp_async *pool, uint64_t keep);
+int gp_cuda_async_counts(struct gp_device *dev, struct gp_async *pool, struct gp_async_counts *out);
+uint64_t gp_cuda_async_reserved(struct gp_device *dev);
 
 /* device_cuda_kernels.c. fini: the context may be lost. The others are hooks of device.h. */
 void gp_cuda_kernels_init(struct gp_cuda *cu);

@@ -38,6 +38,7 @@ static const struct cost_rows cost_rows[GP_COST_N] = {
 	[GP_COST_ASYNC_WARM] = { "cudaMallocAsync.warm", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_COLD] = { "cudaMallocAsync.cold", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_FREE] = { "cudaFreeAsync.warm", 0, UINT64_MAX, .optional = true },
+	[GP_COST_ASYNC_TRIM] = { "sync.cold", 0, UINT64_MAX, .optional = true },
 	[GP_COST_SYNC] = { "sync.warm", 0, UINT64_MAX, .assumed_ns = 700, .flat = true },
 	[GP_COST_CREATE] = { "cuMemCreate", 0, UINT64_MAX, .optional = true },
 	[GP_COST_MAP] = { "cuMemMap", 0, UINT64_MAX, .optional = true },

@@ -17,6 +17,7 @@
  *       above                        whole pages; the smallest is also what a new shared page costs
  *   cudaMallocAsync.warm, .cold      the pool has the memory, or asks the device for it
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
+ *   sync.cold                        a pool gives memory back (release threshold 0), or is trimmed
  *   cuMem*                           virtual memory; a map is cuMemMap and cuMemSetAccess
  *   cudaMemsetAsync, memset.device   a memset of a block: what it costs the host, and how long the
  *                                    device is busy with it
@@ -51,6 +52,7 @@ enum gp_cost {
 	GP_COST_ASYNC_WARM,
 	GP_COST_ASYNC_COLD,
 	GP_COST_ASYNC_FREE,
+	GP_COST_ASYNC_TRIM,
 	GP_COST_SYNC,
 	GP_COST_VA_RESERVE,
 	GP_COST_VA_RELEASE,

@@ -2,7 +2,8 @@
  *
  * device_sim: what the files of the simulated device share. Nobody else includes this.
  *
- *   device_sim.c   opening, reservations, the stream-ordered pool
+ *   device_sim.c   opening, reservations
+ *   sim_async.c    pools of stream-ordered allocations; sim_chunks.c, sim_gaps.c below them
  *   sim_contents.c what is written where
  *   sim_vmm.c      address ranges, memory handles, mappings
  *   sim_space.c    where ranges are put
@@ -19,6 +20,7 @@
 #include "device.h"
 #include "device_profile.h"
 #include "range_set.h"
+#include "sim_async.h"
 #include "sim_pages.h"
 #include "sim_queue.h"
 #include "sim_space.h"
@@ -36,7 +38,7 @@ struct gp_sim {
 	struct gp_sim_space space;
 	struct gp_sim_pages pages;
 	struct gp_range_set blocks; /* tag: struct gp_sim_page, or 0: whole pages */
-	struct gp_range_set pool_chunks, pool_live, pool_free;
+	struct gp_sim_async_device async;
 	struct gp_range_set vas;
 	struct gp_range_set maps;  /* tag: handle */
 	struct gp_range_set fills; /* tag: the word */

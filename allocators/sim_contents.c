@@ -80,7 +80,7 @@ static bool sim_covers(const struct gp_sim *sim, uint64_t addr, uint64_t size)
 		if (!e)
 			e = gp_range_set_containing(&sim->maps, addr);
 		if (!e)
-			e = gp_range_set_containing(&sim->pool_chunks, addr);
+			e = gp_sim_async_chunk(sim, addr);
 		if (!e)
 			return false;
 		addr = e->addr + e->size;

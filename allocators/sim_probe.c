@@ -19,20 +19,12 @@ static int probe_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
 	return 0;
 }
 
-/* The pool of the simulated device keeps all; of one that keeps nothing the costs are known. */
+/* Of a pool that keeps all, or nothing. */
 static int probe_async(struct gp_sim *sim, struct gp_probe *p)
 {
-	struct gp_device *dev = &sim->base;
-
-	if (!dev->info.async)
-		return -ENOTSUP;
-	if (p->keep)
-		return p->kind == GP_PROBE_ASYNC_ALLOC
-			       ? dev->ops->async_alloc(dev, p->size, 0, &p->addr)
-			       : dev->ops->async_free(dev, p->addr, 0);
-	return probe_charge(
-		sim, p->kind == GP_PROBE_ASYNC_ALLOC ? GP_COST_ASYNC_COLD : GP_COST_ASYNC_FREE,
-		p->size);
+	if (p->kind == GP_PROBE_ASYNC_FREE)
+		return probe_charge(sim, GP_COST_ASYNC_FREE, p->size);
+	return probe_charge(sim, p->keep ? GP_COST_ASYNC_WARM : GP_COST_ASYNC_COLD, p->size);
 }
 
 static int probe_memset(struct gp_sim *sim, struct gp_probe *p)

@@ -95,7 +95,7 @@ static uint64_t explain_limit(const struct gp_explain *x)
 	if (*fraction && strtod(fraction, NULL) < 1)
 		return (uint64_t)(strtod(fraction, NULL) * (double)total);
 	if (!strcmp(explain_option(run, "grow"), "prealloc"))
-		return gp_max_u64(atomic_load(&x->s->dev->reserved_bytes), 1);
+		return gp_max_u64(gp_device_reserved(x->s->dev), 1);
 	return 0;
 }
 
@@ -345,7 +345,7 @@ static void explain_totals(const struct gp_explain *x, struct gp_oom *oom)
 	oom->limit = explain_limit(x);
 	oom->requested = m->requested;
 	oom->granted_live = m->granted;
-	oom->reserved = atomic_load(&x->s->dev->reserved_bytes);
+	oom->reserved = gp_device_reserved(x->s->dev);
 	oom->device_free = oom->capacity - gp_min_u64(oom->capacity, oom->reserved);
 	oom->free_bytes = m->holes.bytes;
 	oom->n_holes = m->holes.n;

@@ -124,7 +124,7 @@ static int try_replay(struct gp_job *job, struct gp_session *s, uint64_t *addrs,
 			out->first_event = p->ops[i].event;
 			return 1;
 		}
-		reserved = atomic_load_explicit(&s->dev->reserved_bytes, memory_order_relaxed);
+		reserved = gp_device_reserved(s->dev);
 		out->peak_reserved = gp_max_u64(out->peak_reserved, reserved);
 	}
 	return 0;

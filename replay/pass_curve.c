@@ -167,7 +167,7 @@ static void curve_believe(struct curve_pass *p, size_t event)
 
 static uint64_t curve_reserved(const struct curve_pass *p)
 {
-	return atomic_load_explicit(&p->s.dev->reserved_bytes, memory_order_relaxed);
+	return gp_device_reserved(p->s.dev);
 }
 
 /* The operation of an event, and the sample after it. false: the run has ended. */

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "allocators/device.h"
 
@@ -117,6 +118,19 @@ static void faults_have_texts_and_do_not_stick(void **state)
 	gp_device_close(dev);
 }
 
+static const struct gp_async_config keep_all = { UINT64_MAX, true, true, true };
+
+static void expect_no_async(struct gp_device *dev, uint64_t size)
+{
+	struct gp_async *pool;
+	uint64_t addr = 77;
+
+	assert_int_equal(gp_device_async_open(dev, &keep_all, &pool), 0);
+	assert_int_equal(gp_device_async_alloc(dev, pool, size, 0, &addr), GP_NOMEM);
+	assert_int_equal(addr, 77);
+	gp_device_async_close(dev, pool);
+}
+
 static void out_of_memory_is_an_outcome(void **state)
 {
 	struct gp_device *dev = open_capacity(0);
@@ -127,7 +141,7 @@ static void out_of_memory_is_an_outcome(void **state)
 	assert_int_equal(gp_device_reserve(dev, total + GP_GIB, &addr), GP_NOMEM);
 	assert_int_equal(gp_device_reserve(dev, GP_SIZE_MAX, &addr), GP_NOMEM);
 	if (dev->info.async)
-		assert_int_equal(gp_device_async_alloc(dev, total + GP_GIB, 0, &addr), GP_NOMEM);
+		expect_no_async(dev, total + GP_GIB);
 	if (dev->info.vmm)
 		assert_int_equal(gp_device_create(dev, gp_align_up(total + GP_GIB, page), &addr),
 				 GP_NOMEM);
@@ -151,7 +165,7 @@ static void capacity_is_a_limit(void **state)
 	if (dev->info.vmm)
 		assert_int_equal(gp_device_create(dev, 32 * GP_MIB, &b), GP_NOMEM);
 	if (dev->info.async)
-		assert_int_equal(gp_device_async_alloc(dev, 32 * GP_MIB, 0, &b), GP_NOMEM);
+		expect_no_async(dev, 32 * GP_MIB);
 	assert_int_equal(b, 77);
 	assert_int_equal(gp_device_mem_info(dev, &free_bytes, &total), 0);
 	assert_int_equal(total, 64 * GP_MIB);
@@ -238,31 +252,179 @@ static void memory_is_the_same_everywhere(void **state)
 	gp_device_close(dev);
 }
 
-static void async_blocks_come_and_go(void **state)
+/* ---- pools: the same calls as in test_sim_async.c, so the same numbers on this driver ---- */
+
+#define WORK_NS UINT64_C(20000000)
+
+/* NULL: this device has no stream-ordered allocations. */
+static struct gp_device *open_async(const struct gp_async_config *cfg, struct gp_async **pool)
 {
 	struct gp_device *dev = open_capacity(0);
+
+	if (dev->info.async) {
+		assert_int_equal(gp_device_async_open(dev, cfg, pool), 0);
+		return dev;
+	}
+	gp_device_close(dev);
+	print_message("# this device has no stream-ordered allocations\n");
+	return NULL;
+}
+
+static void close_async(struct gp_device *dev, struct gp_async *pool)
+{
+	gp_device_async_close(dev, pool);
+	assert_int_equal(reserved(dev), 0);
+	gp_device_close(dev);
+}
+
+static uint64_t take(struct gp_device *dev, struct gp_async *pool, uint64_t mib, uint32_t stream)
+{
+	uint64_t addr;
+
+	assert_int_equal(gp_device_async_alloc(dev, pool, mib * GP_MIB, stream, &addr), 0);
+	return addr;
+}
+
+static struct gp_async_counts counts(struct gp_device *dev, struct gp_async *pool)
+{
+	struct gp_async_counts c;
+
+	assert_int_equal(gp_device_async_counts(dev, pool, &c), 0);
+	return c;
+}
+
+static void async_blocks_come_and_go(void **state)
+{
+	struct gp_async *pool;
+	struct gp_device *dev = open_async(&keep_all, &pool);
 	uint64_t a, b;
 
 	(void)state;
-	if (!dev->info.async) {
-		gp_device_close(dev);
-		print_message("# this device has no stream-ordered allocations\n");
+	if (!dev)
 		return;
-	}
-	assert_int_equal(gp_device_async_alloc(dev, 3 * GP_MIB, 0, &a), 0);
-	assert_int_equal(gp_device_async_alloc(dev, 3 * GP_MIB, 2, &b), 0);
+	a = take(dev, pool, 3, 0);
+	b = take(dev, pool, 3, 2);
+	assert_int_equal(counts(dev, pool).used, 6 * GP_MIB);
+	assert_int_equal(counts(dev, pool).reserved, reserved(dev));
 	assert_true(reserved(dev) >= 6 * GP_MIB);
 	assert_int_equal(gp_device_stream_wait(dev, 2, 0), 0);
 	assert_int_equal(gp_device_memset(dev, a, 1, 3 * GP_MIB), 0);
 	assert_int_equal(gp_device_memset(dev, b, 2, 3 * GP_MIB), 0);
 	expect_bytes(dev, a, 3 * GP_MIB, 1);
 	expect_bytes(dev, b, 3 * GP_MIB, 2);
-	assert_int_equal(gp_device_async_free(dev, a, 0), 0);
-	assert_int_equal(gp_device_async_free(dev, a, 0), -EINVAL);
-	assert_int_equal(gp_device_async_free(dev, b, 2), 0);
+	assert_int_equal(gp_device_async_free(dev, pool, a, 0), 0);
+	assert_int_equal(gp_device_async_free(dev, pool, a, 0), -EINVAL);
+	assert_int_equal(gp_device_async_free(dev, pool, b, 2), 0);
 	assert_int_equal(gp_device_sync(dev), 0);
+	assert_int_equal(counts(dev, pool).used, 0);
+	assert_int_equal(counts(dev, pool).used_high, 6 * GP_MIB);
 	assert_true(reserved(dev) >= 6 * GP_MIB); /* kept, not given back at the sync */
-	gp_device_close(dev);
+	assert_int_equal(counts(dev, pool).reserved_high, reserved(dev));
+	assert_int_equal(gp_device_async_trim(dev, pool, 0), 0);
+	assert_int_equal(reserved(dev), 0);
+	close_async(dev, pool);
+}
+
+static void async_threshold_0_keeps_nothing(void **state)
+{
+	const struct gp_async_config cfg = { 0, true, true, true };
+	struct gp_async *pool;
+	struct gp_device *dev = open_async(&cfg, &pool);
+	uint64_t a, b;
+
+	(void)state;
+	if (!dev)
+		return;
+	a = take(dev, pool, 64, 0);
+	b = take(dev, pool, 8, 0);
+	assert_int_equal(gp_device_async_free(dev, pool, a, 0), 0);
+	assert_true(reserved(dev) >= 72 * GP_MIB);
+	assert_int_equal(gp_device_sync(dev), 0);
+	assert_true(reserved(dev) >= 8 * GP_MIB && reserved(dev) < 72 * GP_MIB);
+	assert_int_equal(gp_device_async_free(dev, pool, b, 0), 0);
+	assert_int_equal(gp_device_sync(dev), 0);
+	assert_int_equal(reserved(dev), 0);
+	close_async(dev, pool);
+}
+
+/* Freed on a stream at work: does another one get it, after it has waited for an event? */
+static void async_flags_decide_about_other_streams(void **state)
+{
+	(void)state;
+	for (int follow = 0; follow < 2; follow++) {
+		const struct gp_async_config cfg = { UINT64_MAX, follow, false, false };
+		struct gp_async *pool;
+		struct gp_device *dev = open_async(&cfg, &pool);
+		uint64_t a, b;
+
+		if (!dev)
+			return;
+		a = take(dev, pool, 64, 1);
+		assert_int_equal(gp_device_busy(dev, 1, WORK_NS), 0);
+		assert_int_equal(gp_device_async_free(dev, pool, a, 1), 0);
+		assert_int_equal(gp_device_stream_wait(dev, 1, 2), 0);
+		b = take(dev, pool, 64, 2);
+		assert_int_equal(b == a, follow);
+		assert_int_equal(gp_device_async_free(dev, pool, b, 2), 0);
+		assert_int_equal(gp_device_sync(dev), 0);
+		b = take(dev, pool, 64, 3); /* after a synchronisation anybody may have it */
+		assert_true(reserved(dev) <= 128 * GP_MIB);
+		assert_int_equal(gp_device_async_free(dev, pool, b, 3), 0);
+		close_async(dev, pool);
+	}
+}
+
+/* The helper is at work until it is told, and no longer than until a synchronisation. */
+static void async_retired_blocks_wait_for_the_word(void **state)
+{
+	struct gp_async *pool;
+	struct gp_device *dev = open_async(&keep_all, &pool);
+	const struct timespec moment = { 0, 20000000 };
+	uint64_t a, b, n;
+
+	(void)state;
+	if (!dev)
+		return;
+	a = take(dev, pool, 64, 1);
+	assert_int_equal(gp_device_async_retire(dev, pool, a, 1, &n), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(counts(dev, pool).used, 0);
+	nanosleep(&moment, NULL);
+	b = take(dev, pool, 64, 1);
+	assert_true(b != a);
+	gp_device_async_settle(dev, pool, 1);
+	nanosleep(&moment, NULL);
+	assert_int_equal(take(dev, pool, 64, 1), a);
+	assert_int_equal(gp_device_async_retire(dev, pool, a, 1, &n), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(gp_device_sync(dev), 0);
+	assert_int_equal(take(dev, pool, 64, 1), a);
+	assert_int_equal(gp_device_async_retire(dev, pool, a, 1, &n), 0);
+	assert_int_equal(gp_device_async_free(dev, pool, b, 1), 0);
+	close_async(dev, pool); /* which waits for nobody's word */
+}
+
+/* Chunks that lie all in a hole are mapped where they are needed. */
+static void async_free_chunks_are_mapped_elsewhere(void **state)
+{
+	struct gp_async *pool;
+	struct gp_device *dev = open_async(&keep_all, &pool);
+	uint64_t a, b, c;
+
+	(void)state;
+	if (!dev)
+		return;
+	a = take(dev, pool, 96, 1);
+	b = take(dev, pool, 16, 1);
+	assert_int_equal(gp_device_async_free(dev, pool, a, 1), 0);
+	assert_int_equal(gp_device_sync(dev), 0);
+	c = take(dev, pool, 112, 1);
+	print_message("# 112 MiB behind a hole of 96: %llu MiB reserved\n",
+		      (unsigned long long)(reserved(dev) / GP_MIB));
+	assert_true(reserved(dev) < (96 + 16 + 112 + 64) * GP_MIB);
+	assert_int_equal(gp_device_async_free(dev, pool, b, 1), 0);
+	assert_int_equal(gp_device_async_free(dev, pool, c, 1), 0);
+	close_async(dev, pool);
 }
 
 static void streams_are_made_at_first_use(void **state)
@@ -419,6 +581,10 @@ int main(void)
 		cmocka_unit_test(vmm_joins_what_is_mapped_side_by_side),
 		cmocka_unit_test(memory_is_the_same_everywhere),
 		cmocka_unit_test(async_blocks_come_and_go),
+		cmocka_unit_test(async_threshold_0_keeps_nothing),
+		cmocka_unit_test(async_flags_decide_about_other_streams),
+		cmocka_unit_test(async_retired_blocks_wait_for_the_word),
+		cmocka_unit_test(async_free_chunks_are_mapped_elsewhere),
 		cmocka_unit_test(streams_are_made_at_first_use),
 		cmocka_unit_test(streams_can_be_the_programs),
 		cmocka_unit_test(threads_share_the_device),

@@ -184,14 +184,12 @@ static void capacity_is_a_limit_in_pages(void **state)
 	assert_int_equal(gp_device_reserve(dev, 3 * PAGE + 1, &addr), GP_NOMEM);
 	a = reserve(dev, PAGE + 1);
 	assert_int_equal(gp_device_create(dev, 2 * PAGE, &handle), GP_NOMEM);
-	assert_int_equal(gp_device_async_alloc(dev, 2 * PAGE, 0, &addr), GP_NOMEM);
 	reserve(dev, 512);
 	assert_int_equal(gp_device_reserve(dev, PAGE, &addr), GP_NOMEM);
 	assert_int_equal(gp_device_reserve(dev, UINT64_MAX, &addr), GP_NOMEM);
-	assert_int_equal(gp_device_async_alloc(dev, UINT64_MAX, 0, &addr), GP_NOMEM);
 	assert_int_equal(addr, 77);
 	assert_int_equal(handle, 77);
-	assert_int_equal(stats_of(dev).failures, 6);
+	assert_int_equal(stats_of(dev).failures, 4);
 	assert_int_equal(gp_device_mem_info(dev, &free_bytes, &total), 0);
 	assert_int_equal(free_bytes, GP_MIB);
 	assert_int_equal(total, 3 * PAGE + GP_MIB);
@@ -218,7 +216,6 @@ static void bad_releases_are_faults(void **state)
 	assert_int_equal(gp_device_release(dev, big), 0);
 	assert_int_equal(gp_device_release(dev, big), -EINVAL);
 	assert_int_equal(gp_device_reserve(dev, 0, &big), -EINVAL);
-	assert_int_equal(gp_device_async_free(dev, other, 0), -EINVAL);
 	assert_int_equal(stats_of(dev).calls[GP_CALL_RELEASE], 2);
 	assert_int_equal(stats_of(dev).reserved_bytes, PAGE);
 	gp_device_close(dev);
@@ -411,32 +408,6 @@ static void memset_is_read_back(void **state)
 	gp_device_close(dev);
 }
 
-static void pool_reuses_what_was_freed(void **state)
-{
-	struct gp_device *dev = open_capacity(0);
-	uint64_t a, b, c, t0, cold, warm;
-
-	(void)state;
-	t0 = model_ns(dev);
-	assert_int_equal(gp_device_async_alloc(dev, GP_MIB, 0, &a), 0);
-	cold = model_ns(dev) - t0;
-	assert_int_equal(stats_of(dev).reserved_bytes, UNIT);
-	t0 = model_ns(dev);
-	assert_int_equal(gp_device_async_alloc(dev, GP_MIB, 1, &b), 0);
-	warm = model_ns(dev) - t0;
-	assert_true(warm && warm < cold);
-	assert_int_not_equal(a, b);
-	assert_int_equal(gp_device_async_free(dev, a, 0), 0);
-	assert_int_equal(gp_device_async_free(dev, a, 0), -EINVAL);
-	assert_int_equal(gp_device_release(dev, b), -EINVAL);
-	assert_int_equal(gp_device_async_alloc(dev, GP_MIB, 0, &c), 0);
-	assert_int_equal(c, a);
-	assert_int_equal(gp_device_async_free(dev, b, 1), 0);
-	assert_int_equal(gp_device_async_free(dev, c, 1), 0);
-	assert_int_equal(stats_of(dev).reserved_bytes, UNIT); /* kept */
-	gp_device_close(dev);
-}
-
 static void defects_strike_once(void **state)
 {
 	struct gp_device_config cfg = {
@@ -601,6 +572,7 @@ static void profile_sets_costs(void **state)
 			{ 256, 2000 },                          /* in that page */
 			{ 4096, 2000 },                         /* flat */
 		};
+	struct gp_async *pool;
 
 	(void)state;
 	assert_int_equal(gp_profile_price(&profile, why, sizeof(why)), 0);
@@ -617,8 +589,8 @@ static void profile_sets_costs(void **state)
 	t0 = model_ns(dev);
 	assert_int_equal(gp_device_release(dev, addr), 0);
 	assert_int_equal(model_ns(dev) - t0, 3000);
-	assert_int_equal(gp_device_async_alloc(dev, 1, 0, &addr), -ENOTSUP);
-	assert_int_equal(gp_device_async_free(dev, addr, 0), -ENOTSUP);
+	assert_int_equal(gp_device_async_open(dev, &(struct gp_async_config){ 0 }, &pool),
+			 -ENOTSUP);
 	assert_int_equal(gp_device_va_reserve(dev, PAGE, &addr), -ENOTSUP);
 	assert_int_equal(gp_device_va_release(dev, PAGE, PAGE), -ENOTSUP);
 	assert_int_equal(gp_device_create(dev, PAGE, &addr), -ENOTSUP);
@@ -688,7 +660,6 @@ int main(void)
 		cmocka_unit_test(vmm_refuses_what_the_driver_would),
 		cmocka_unit_test(many_handles_are_all_different),
 		cmocka_unit_test(memset_is_read_back),
-		cmocka_unit_test(pool_reuses_what_was_freed),
 		cmocka_unit_test(defects_strike_once),
 		cmocka_unit_test(lost_memory_stays_lost),
 		cmocka_unit_test(observer_hears_of_pages),

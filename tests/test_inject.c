@@ -75,15 +75,19 @@ static void lost_and_sticky_last(void **state)
 static void memory_runs_out_once(void **state)
 {
 	struct gp_device *dev = device(&(struct gp_injection){ .fail_call = 2 });
+	const struct gp_async_config keep = { .threshold = UINT64_MAX };
+	struct gp_async *pool;
 	uint64_t a, b;
 
 	(void)state;
+	assert_int_equal(gp_device_async_open(dev, &keep, &pool), 0);
 	assert_int_equal(gp_device_reserve(dev, PAGE, &a), 0);
 	assert_int_equal(gp_device_sync(dev), 0);
-	assert_int_equal(gp_device_async_alloc(dev, PAGE, 0, &b), GP_NOMEM);
-	assert_int_equal(gp_device_async_alloc(dev, PAGE, 0, &b), 0);
+	assert_int_equal(gp_device_async_alloc(dev, pool, PAGE, 0, &b), GP_NOMEM);
+	assert_int_equal(gp_device_async_alloc(dev, pool, PAGE, 0, &b), 0);
 	assert_false(gp_device_broken(dev));
-	assert_int_equal(gp_device_async_free(dev, b, 0), 0);
+	assert_int_equal(gp_device_async_free(dev, pool, b, 0), 0);
+	gp_device_async_close(dev, pool);
 	assert_int_equal(gp_device_release(dev, a), 0);
 	gp_device_close(dev);
 }
