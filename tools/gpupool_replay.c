@@ -145,7 +145,8 @@ static int run_all(struct replay *r, struct gp_report *report)
 		struct gp_run *run;
 
 		if (r->options.n_threads)
-			r->setup.engine.threads = r->options.threads[i % each];
+			r->setup.engine.threads = r->setup.mirror.threads =
+				r->options.threads[i % each];
 		run = run_one(r, report, r->options.specs[i / each], &r->setup.engine, &code);
 		if (!run)
 			return code;
@@ -195,11 +196,12 @@ static int replay_one(struct replay *r, struct replay_job *job)
 		.environment = &r->setup.environment,
 		.config = &r->setup.engine,
 	};
+	size_t n = r->options.n_specs * runs_per_spec(r);
 	char why[512];
 	int code;
 
-	report.runs = calloc(2 * r->options.n_specs * runs_per_spec(r), sizeof(struct gp_run *));
-	report.mirrors = r->mirrors = calloc(r->options.n_specs, sizeof(*r->mirrors));
+	report.runs = calloc(2 * n, sizeof(struct gp_run *));
+	report.mirrors = r->mirrors = calloc(n, sizeof(*r->mirrors));
 	if (!report.runs || !r->mirrors) {
 		cli_error("out of memory");
 		free(report.runs);
