@@ -346,7 +346,7 @@ static void sizes_between_are_interpolated(void **state)
 		uint64_t hi = gp_profile_nth_ns(p, GP_COST_CREATE, row[i + 1].size, 0);
 		uint64_t ns = gp_profile_nth_ns(p, GP_COST_CREATE, row[i].size + GP_MIB, 0);
 
-		assert_in_range(lo, row[i].p50, row[i].p50 + row[i].p50 / 8);
+		assert_in_range(lo, row[i].p50, row[i].p90);
 		assert_in_range(ns, gp_min_u64(lo, hi), gp_max_u64(lo, hi));
 	}
 	assert_int_equal(gp_profile_nth_ns(p, GP_COST_CREATE, 1, 0),
