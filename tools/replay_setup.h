@@ -24,7 +24,7 @@ struct replay_setup {
 	struct gp_environment environment;
 	struct gp_engine_config engine;
 	struct gp_engine_config mirror; /* --mirror: the same on the simulated device */
-	const char *running; /* the allocator at work, for the progress bar */
+	const char *running;            /* the allocator at work, for the progress bar */
 };
 
 /* Loads the traces, opens the device, tries every allocator and creates the output folders, in
