@@ -60,6 +60,7 @@ enum gp_cap {
 	GP_CAP_GROWS = 1 << 4,      /* takes the options of pool.h (grow, chunk, ...)    */
 	GP_CAP_TIER = 1 << 5,       /* works below a parent (gp_allocator_create_under)  */
 	GP_CAP_ARENAS = 1 << 6,     /* several instances may serve one program together  */
+	GP_CAP_OFFLINE = 1 << 7,    /* wants gp_env.placement; not part of --alloc=all   */
 };
 
 #define GP_OPTION_TEXT_MAX 96
@@ -130,6 +131,15 @@ struct gp_allocator_ops {
 	int (*complete)(struct gp_allocator *a, uint64_t addr, uint32_t ticket);
 };
 
+/* Where each request of a whole program is to be put, relative to one base that is aligned to a page
+ * of the device. */
+struct gp_placement {
+	const uint64_t *offsets; /* [n], in the order of the requests               */
+	const uint64_t *sizes;   /* [n], rounded up to GP_ALIGN                     */
+	uint32_t n;
+	uint64_t height; /* bytes: the highest end                                  */
+};
+
 /* What is known about the job beforehand. Zero means not known. */
 #define GP_ARENAS_MAX 64 /* more threads than that share arenas */
 
@@ -144,6 +154,7 @@ struct gp_env {
 	/* Which event of the trace made the n-th request (from 1); false: not known. NULL: never. */
 	bool (*event_of)(const void *arg, uint64_t request, size_t *event);
 	const void *event_arg;
+	const struct gp_placement *placement; /* outlives the allocator; NULL: none */
 };
 
 struct gp_allocator {

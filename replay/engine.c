@@ -13,6 +13,7 @@
 
 #include "explain.h"
 #include "pass.h"
+#include "plan.h"
 
 #define DEFAULT_REPEAT  5
 #define DEFAULT_WINDOWS 2000
@@ -293,6 +294,7 @@ int gp_engine_run(const struct gp_trace *trace, const char *spec,
 	if (r)
 		return r;
 	gp_engine_env_threads(trace, cfg->threads, cfg->threads_mode, &job.env);
+	job.env.placement = cfg->plan ? &cfg->plan->placement : NULL;
 	r = engine_defers(&job)
 		    ? gp_program_compile_deferring(trace, &job.program)
 		    : gp_program_compile(trace,

@@ -94,6 +94,7 @@ struct gp_window {
 };
 
 struct gp_oom;
+struct gp_plan;
 
 enum gp_work_kind {
 	GP_WORK_NONE,
@@ -223,8 +224,9 @@ struct gp_engine_config {
 	size_t n_wraps;
 	unsigned threads; /* 0: recorded order on one thread */
 	enum gp_threads_mode threads_mode;
-	unsigned window_ms; /* EACH, CHAIN: how long calls are counted (default 200) */
-	double pace;        /* 0: as fast as possible; 1: recorded speed; 2: twice that */
+	unsigned window_ms;         /* EACH, CHAIN: how long calls are counted (default 200) */
+	const struct gp_plan *plan; /* of this trace, for `plan` and the report; NULL: none */
+	double pace;                /* 0: as fast as possible; 1: recorded speed; 2: twice that */
 	struct gp_work work;
 	const volatile sig_atomic_t *interrupted; /* may be NULL; polled between windows of work */
 	void (*progress)(void *arg, const char *phase, uint64_t done, uint64_t total);

@@ -17,6 +17,7 @@
 
 #include "allocators/device_profile.h"
 #include "explain.h"
+#include "plan.h"
 #include "report.h"
 
 #define REPORT_SCHEMA 1
@@ -132,7 +133,20 @@ static int report_skipped(json_t *object, const struct gp_trace *trace)
 	return r;
 }
 
-static json_t *report_trace(const struct gp_trace *trace)
+/* The best plan of the trace that was found, where one was asked for; else NULL. */
+static const struct gp_plan *report_plan_of(const struct gp_report *report)
+{
+	return report->config ? report->config->plan : NULL;
+}
+
+static json_t *report_plan(const struct gp_plan *plan)
+{
+	return json_pack("{s:o, s:o, s:s, s:o}", "height_bytes", whole(plan->placement.height),
+			 "bound_bytes", whole(plan->bound), "found", plan->how, "seconds",
+			 number(plan->seconds));
+}
+
+static json_t *report_trace(const struct gp_trace *trace, const struct gp_plan *plan)
 {
 	char name[256];
 	json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name",
@@ -142,7 +156,8 @@ static json_t *report_trace(const struct gp_trace *trace)
 				   "load_bytes", whole(trace->load_bytes), "streams",
 				   whole(trace->n_streams), "threads", whole(trace->n_threads));
 
-	if (object && report_skipped(object, trace) != 0) {
+	if (object && (report_skipped(object, trace) != 0 ||
+		       (plan && json_object_set_new(object, "plan", report_plan(plan)) != 0))) {
 		json_decref(object);
 		return NULL;
 	}
@@ -163,17 +178,24 @@ static json_t *report_options(const struct gp_run *run)
 	return object;
 }
 
-static json_t *report_memory(const struct gp_run *run)
+static json_t *report_memory(const struct gp_run *run, const struct gp_plan *plan)
 {
 	/* What is inside the allocator is not followed while threads replay copies. */
 	bool followed = run->threads_mode == GP_THREADS_SHARE;
+	json_t *object = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o}", "load_bytes", whole(run->memory.load),
+		"peak_granted_bytes", followed ? whole(run->memory.peak_granted) : json_null(),
+		"peak_reserved_bytes", whole(run->memory.peak_reserved), "end_reserved_bytes",
+		whole(run->memory.end_reserved), "utilization", number(run->memory.utilization),
+		"overhead", number(run->memory.overhead));
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "load_bytes", whole(run->memory.load),
-			 "peak_granted_bytes",
-			 followed ? whole(run->memory.peak_granted) : json_null(),
-			 "peak_reserved_bytes", whole(run->memory.peak_reserved),
-			 "end_reserved_bytes", whole(run->memory.end_reserved), "utilization",
-			 number(run->memory.utilization), "overhead", number(run->memory.overhead));
+	if (object && plan && followed &&
+	    json_object_set_new(object, "above_plan",
+				number(gp_plan_above(plan, run->memory.peak_reserved))) != 0) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
 }
 
 static json_t *report_fragmentation(const struct gp_run *run)
@@ -448,10 +470,10 @@ static json_t *report_run(const struct gp_report *report, const struct gp_run *r
 		"allocator", text(run->allocator), "spec", text(run->spec), "label",
 		text(run->label), "options", report_options(run), "device", text(run->device),
 		"device_name", text(run->device_name), "status", gp_status_name(run->status),
-		"memory", report_memory(run), "fragmentation", report_fragmentation(run),
-		"failures", report_failures(run), "driver", report_driver(run), "latency_ns",
-		"alloc", report_hist(&run->alloc_ns), "free", report_hist(&run->free_ns),
-		"throughput", report_throughput(run), "files", "curve",
+		"memory", report_memory(run, report_plan_of(report)), "fragmentation",
+		report_fragmentation(run), "failures", report_failures(run), "driver",
+		report_driver(run), "latency_ns", "alloc", report_hist(&run->alloc_ns), "free",
+		report_hist(&run->free_ns), "throughput", report_throughput(run), "files", "curve",
 		file_name(run->label, ".curve.tsv"), "alloc_hgrm",
 		file_name(run->label, ".alloc.hgrm"), "free_hgrm",
 		file_name(run->label, ".free.hgrm"));
@@ -557,7 +579,8 @@ char *gp_report_json(const struct gp_report *report, bool one_line)
 				     "schema", REPORT_SCHEMA, "partial", report->partial != NULL,
 				     "environment", report_environment(report->environment),
 				     "settings", report_settings(report), "trace",
-				     report_trace(report->trace), "runs", report_runs(report));
+				     report_trace(report->trace, report_plan_of(report)), "runs",
+				     report_runs(report));
 	char *body = NULL, *line = NULL;
 
 	if (document && report->n_mirrors &&

@@ -75,9 +75,9 @@ sim="--device=sim --repeat=1"
 # ---- information ----
 
 run --help
-[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 45 ] && [ "$(lines out)" -ge 24 ] &&
+[ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 44 ] && [ "$(lines out)" -ge 24 ] &&
 	has out '^Usage: gpupool-replay' Examples: --alloc=NAME --wrap= --check --device= --capacity= \
-		--profile= --mirror --inject= --on-oom= --fail-on-oom --explain --threads= --threads-mode= --scale-sizes= --cap-sizes= --pace --work= --repeat= --windows= --lenient \
+		--profile= --mirror --inject= --on-oom= --fail-on-oom --explain --threads= --threads-mode= --scale-sizes= --cap-sizes= --pace --plan --work= --repeat= --windows= --lenient \
 		--out= --json --list --quiet --help --version
 ok $? "--help fits a screen and names every option"
 
@@ -485,6 +485,23 @@ run $sim --alloc=raw --inject=fail:3 --inject=slow:5:1000000000 --inject=leak:2M
 [ "$code" -eq 0 ] && has out 'out of memory at call 3, slow at call 5, leaking 2 MiB at each release' &&
 	has box/gpupool-out/made/result.json '"slow_ns": 1000000000' '"max": [0-9]\{10\}'
 ok $? "out of memory once, slow once, leaking: a result"
+
+# ---- plans ----
+
+run $sim --alloc=plan --alloc=buddy --check --json "$made"
+[ "$code" -eq 0 ] && has out '"height_bytes"' '"bound_bytes"' '"above_plan": 0.0' '"allocator": "plan"'
+ok $? "--alloc=plan makes a plan and holds to it"
+run $sim --alloc=raw --plan=5 "$made"
+[ "$code" -eq 0 ] && has out 'Best plan of the whole trace: ' 'raw  *reserves .* % more'
+ok $? "--plan: how far above"
+run $sim --alloc=raw "$made"
+[ "$code" -eq 0 ] && ! grep -q plan out && ! grep -q plan box/gpupool-out/made/result.json
+ok $? "no plan unless asked for"
+refuses 2 '--plan=0: expected a number' $sim --plan=0 "$made"
+refuses 2 '--alloc=plan: .* for one thread' $sim --alloc=plan --threads=2 "$made"
+run $sim --alloc=plan --capacity=2MiB "$made"
+[ "$code" -eq 0 ] && has out 'Runs without a result' 'a plan of'
+ok $? "a plan that does not fit the device is a result"
 
 # ---- interruption ----
 

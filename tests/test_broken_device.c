@@ -141,7 +141,7 @@ static void every_call_can_be_the_last(const char *wrap)
 		const struct gp_allocator_ops *ops = gp_allocator_at(i);
 
 		for (size_t k = 0; k < GP_ARRAY_LEN(ways); k++)
-			if (!(ops->caps & GP_CAP_DECORATOR))
+			if (!(ops->caps & (GP_CAP_DECORATOR | GP_CAP_OFFLINE)))
 				sweep(t, ops->name, &ways[k], wrap);
 	}
 	dup2(stderr_fd, STDERR_FILENO);

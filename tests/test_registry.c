@@ -166,7 +166,7 @@ static void every_way_of_growing_is_taken(void **state)
 		char specs[TEST_SPECS][TEST_SPEC_SIZE];
 		size_t n;
 
-		if (gp_allocator_at(i)->caps & GP_CAP_DECORATOR)
+		if (gp_allocator_at(i)->caps & (GP_CAP_DECORATOR | GP_CAP_OFFLINE))
 			continue;
 		n = test_specs(gp_allocator_at(i)->name, specs);
 		for (size_t k = 0; k < n; k++) {

@@ -21,6 +21,8 @@
 #include "replay_setup.h"
 #include "replay_table.h"
 
+#define PLAN_SECONDS 10.0 /* for --alloc=plan without --plan */
+
 struct replay {
 	struct replay_options options;
 	struct replay_setup setup;
@@ -189,6 +191,42 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 	return cli_flush_output() ? CLI_OK : CLI_USAGE;
 }
 
+/* Is there one among the allocators that cannot do without? */
+static bool needs_plan(const struct replay *r)
+{
+	for (size_t i = 0; i < r->options.n_specs; i++) {
+		const char *spec = r->options.specs[i];
+
+		if (!strncmp(spec, "plan", strcspn(spec, ":")))
+			return true;
+	}
+	return false;
+}
+
+/* --plan; without it when there is --alloc=plan. */
+static int make_plan(struct replay *r, struct replay_job *job)
+{
+	struct gp_plan_config cfg = {
+		.seconds = r->options.plan > 0 ? r->options.plan : PLAN_SECONDS,
+		.capacity = r->options.capacity,
+		.interrupted = r->setup.engine.interrupted,
+	};
+	int err;
+
+	r->setup.engine.plan = NULL;
+	if (!(r->options.plan > 0) && !needs_plan(r))
+		return CLI_OK;
+	err = gp_plan_make(job->trace, &cfg, &job->plan);
+	r->setup.engine.plan = job->plan;
+	if (!err || is_interrupted(r))
+		return CLI_OK;
+	if (err > 0)
+		cli_error("--plan=%g: no plan was ready in that time; give it more", cfg.seconds);
+	else
+		cli_error("--plan: %s", gp_result_text(err));
+	return CLI_USAGE;
+}
+
 static int replay_one(struct replay *r, struct replay_job *job)
 {
 	struct gp_report report = {
@@ -208,7 +246,9 @@ static int replay_one(struct replay *r, struct replay_job *job)
 		free(r->mirrors);
 		return CLI_USAGE;
 	}
-	code = run_all(r, &report);
+	code = make_plan(r, job);
+	if (code == CLI_OK)
+		code = run_all(r, &report);
 	if (report.n_runs && gp_report_label(report.runs, report.n_runs) == 0) {
 		if (gp_report_save(&report, job->dir, why, sizeof(why)) != 0) {
 			cli_error("%s", why);

@@ -20,6 +20,9 @@
 #define WORK_MIN_US 0.1
 #define WORK_MAX_US 1e6
 #define PACE_MIN    1e-3
+#define PLAN_MIN    1e-3 /* seconds */
+#define PLAN_MAX    86400.0
+#define PLAN_TIME   "10"
 #define PACE_MAX    1e6
 #define SLOW_MAX_NS UINT64_C(60000000000) /* a minute: on a GPU it is waited for */
 
@@ -43,7 +46,7 @@ static bool append_all(struct replay_options *o)
 	for (size_t i = 0; i < gp_allocator_count() && ok; i++) {
 		const struct gp_allocator_ops *ops = gp_allocator_at(i);
 
-		if (!(ops->caps & GP_CAP_DECORATOR))
+		if (!(ops->caps & (GP_CAP_DECORATOR | GP_CAP_OFFLINE)))
 			ok = append(&o->specs, &o->n_specs, ops->name);
 	}
 	return ok;
@@ -261,6 +264,13 @@ static bool parse_work(void *ctx, const char *name, const char *value)
 	return true;
 }
 
+static bool parse_plan(void *ctx, const char *name, const char *value)
+{
+	struct replay_options *o = ctx;
+
+	return cli_real(name, value ? value : PLAN_TIME, PLAN_MIN, PLAN_MAX, &o->plan);
+}
+
 static bool parse_on_oom(void *ctx, const char *name, const char *value)
 {
 	static const char *const choices[] = { "skip", "stop", NULL };
@@ -317,6 +327,7 @@ static const struct cli_option options[] = {
 	  parse_threads_mode },
 	{ "pace", "[SPEED]", "keep to recorded time, SPEED times as fast (1)", parse_pace },
 	{ "work", "none|memset|busy:US|recorded", "GPU work behind each allocation", parse_work },
+	{ "plan", "[SECONDS]", "find the best placement, as a measure (in 10 s)", parse_plan },
 	{ "repeat", "N", "repetitions of the throughput pass (5)", parse_repeat },
 	{ "windows", "N", "lines in the curve, at most (2000)", parse_windows },
 	READ_OPTIONS,

@@ -41,6 +41,7 @@ struct replay_options {
 	unsigned threads_mode;               /* enum gp_threads_mode                          */
 	double pace;                         /* 0: as fast as possible */
 	struct gp_work work;
+	double plan; /* seconds to look for the best placement; 0: do not */
 	bool stop_on_oom, fail_on_oom, explain, list;
 	bool verify; /* each `torch` against what the trace recorded */
 	bool mirror; /* each on the GPU and on the simulated device */

@@ -215,6 +215,7 @@ static int try_wrap(const char *spec, struct gp_device *dev, const struct gp_env
 /* Options may take their defaults from the trace, so each trace is tried. */
 static int try_specs(struct replay_setup *s, const struct replay_options *o)
 {
+	static const struct gp_placement no_placement;
 	struct gp_device_config config = s->engine.device_config;
 	struct gp_device *dev = NULL;
 	int r;
@@ -228,6 +229,7 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 
 		gp_engine_env_threads(s->jobs[j].trace, replay_most_threads(o),
 				      (enum gp_threads_mode)o->threads_mode, &env);
+		env.placement = &no_placement;
 		for (size_t i = 0; i < o->n_specs && r < 0; i++)
 			r = try_alloc(o->specs[i], dev, &env);
 		for (size_t i = 0; i < o->n_wraps && r < 0; i++)
@@ -356,6 +358,7 @@ void replay_setup_fini(struct replay_setup *s)
 		if (job->dir && !job->saved)
 			gp_folder_remove(job->dir, job->n_made);
 		free(job->dir);
+		gp_plan_destroy(job->plan);
 		gp_trace_destroy(job->trace);
 	}
 	free(s->jobs);

@@ -7,6 +7,7 @@
 
 #include "replay/engine.h"
 #include "replay/environment.h"
+#include "replay/plan.h"
 #include "replay_options.h"
 
 /* One trace and where its results go. */
@@ -15,6 +16,7 @@ struct replay_job {
 	char *dir;
 	unsigned n_made; /* folders that did not exist before */
 	bool saved;
+	struct gp_plan *plan; /* NULL: not asked for, or none found */
 };
 
 struct replay_setup {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "replay/plan.h"
 #include "replay_columns.h"
 #include "replay_scaling.h"
 #include "replay_table.h"
@@ -407,6 +408,28 @@ static void print_paced(const struct table *t)
 	}
 }
 
+/* --plan: how far above the best that is known each stays. */
+static void print_plan(const struct table *t)
+{
+	const struct gp_plan *plan = t->report->config ? t->report->config->plan : NULL;
+	char height[32], bound[32], seconds[32];
+
+	if (!plan)
+		return;
+	fprintf(t->out,
+		"\nBest plan of the whole trace: %s, %.2f %% above the bound of %s (%s, %s)\n",
+		cli_bytes(height, plan->placement.height),
+		100 * ((double)plan->placement.height / (double)gp_max_u64(plan->bound, 1) - 1),
+		cli_bytes(bound, plan->bound), plan->how, cli_time(seconds, plan->seconds * 1e9));
+	for (size_t i = 0; i < t->report->n_runs; i++) {
+		const struct gp_run *run = t->report->runs[i];
+
+		if (is_measured(run) && run->threads_mode == GP_THREADS_SHARE)
+			fprintf(t->out, "  %-*s  reserves %.1f %% more\n", (int)t->widths[0],
+				run->label, 100 * gp_plan_above(plan, run->memory.peak_reserved));
+	}
+}
+
 /* Two runs of one allocator differ by what was asked for, which a label does not say. */
 static void print_specs(const struct table *t)
 {
@@ -488,6 +511,7 @@ void replay_table_print(FILE *out, const struct gp_report *report, bool colour, 
 	for (size_t i = 0; i < report->n_runs; i++)
 		print_row(&t, i);
 	print_specs(&t);
+	print_plan(&t);
 	print_errors(&t);
 	print_paced(&t);
 	print_failures(&t);
