@@ -40,8 +40,6 @@ static int plan_init(struct gp_allocator *a)
 	if (!p->placement)
 		return gp_allocator_why(a, -EINVAL,
 					"needs the whole trace beforehand: for replays");
-	if (a->env.threads > 1)
-		return gp_allocator_why(a, -EINVAL, "requests come in one order: for one thread");
 	if (p->placement->height) {
 		r = gp_device_reserve(a->dev, p->placement->height, &p->base);
 		if (r)

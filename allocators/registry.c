@@ -462,6 +462,12 @@ int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp
 		free(a);
 		return r;
 	}
+	if (a->ops->caps & GP_CAP_OFFLINE && env && env->threads > 1) {
+		r = registry_refuse(why, why_size, "%s: requests come in one order: for one thread",
+				    a->ops->name);
+		free(a);
+		return r;
+	}
 	a->dev = dev;
 	if (env)
 		a->env = *env;
