@@ -505,6 +505,79 @@ static void streams_can_be_the_programs(void **state)
 	gp_device_close(dev);
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* How long the GPU has been idle, with and without work to wait for. */
+static void lulls_begin_where_work_ends(void **state)
+{
+	const uint64_t ms = 1000000;
+	struct gp_device *dev = open_capacity(0);
+	uint64_t addr, ns = 0, start, call;
+
+	(void)state;
+	assert_int_equal(gp_device_lull(dev, 0), -EINVAL); /* no marks */
+	assert_int_equal(gp_device_lull_ns(dev, 0, &ns), -EINVAL);
+	assert_int_equal(gp_device_busy(dev, 1, 1000), 0); /* loads the kernels */
+	assert_int_equal(gp_device_sync(dev), 0);
+	for (unsigned slot = 0; slot < GP_LULLS; slot += GP_LULLS - 1) {
+		assert_int_equal(gp_device_reserve(dev, 4096, &addr), 0);
+		assert_int_equal(gp_device_busy(dev, 3, 5 * ms), 0);
+		assert_int_equal(gp_device_mark(dev, 3), 0);
+		assert_int_equal(gp_device_busy(dev, 1, 40 * ms), 0);
+		assert_int_equal(gp_device_mark(dev, 1), 0);
+		assert_int_equal(gp_device_lull(dev, slot), GP_WORKING);
+		start = now_ns();
+		assert_int_equal(gp_device_release(dev, addr), 0);
+		call = now_ns() - start;
+		assert_int_equal(gp_device_lull(dev, slot), 0);
+		assert_int_equal(gp_device_lull_ns(dev, slot, &ns), 0);
+		print_message("# cudaFree behind 40 ms: %.3f ms, of which idle %.3f ms\n",
+			      (double)call / 1e6, (double)ns / 1e6);
+		assert_true(call >= 20 * ms && ns < call);
+		assert_int_equal(gp_device_lull(dev, slot), -EINVAL);
+	}
+	/* A program that is away for 20 ms leaves the device idle for longer. */
+	assert_int_equal(gp_device_busy(dev, 0, 1000), 0);
+	assert_int_equal(gp_device_mark(dev, 0), 0);
+	start = now_ns();
+	while (now_ns() - start < 20 * ms)
+		;
+	assert_int_equal(gp_device_lull(dev, 7), 0);
+	assert_int_equal(gp_device_lull_ns(dev, 7, &ns), 0);
+	assert_true(ns >= 15 * ms);
+	gp_device_close(dev);
+}
+
+/* Says how many launches a stream takes before the next one waits (sim_queue.h). */
+static void a_full_queue_lets_launches_wait(void **state)
+{
+	const uint64_t ms = 1000000;
+	struct gp_device *dev = open_capacity(0);
+	unsigned n = 0, full = 0;
+	uint64_t start, launch;
+
+	(void)state;
+	assert_int_equal(gp_device_busy(dev, 1, 1000), 0);
+	assert_int_equal(gp_device_sync(dev), 0);
+	assert_int_equal(gp_device_busy(dev, 1, 400 * ms), 0);
+	while (!full && ++n < 4000) {
+		start = now_ns();
+		assert_int_equal(gp_device_busy(dev, 1, 1000), 0);
+		launch = now_ns() - start;
+		if (launch > 20 * ms)
+			full = n;
+	}
+	print_message("# launches behind 400 ms until one waits: %u (0: none of 4000)\n", full);
+	assert_int_equal(gp_device_sync(dev), 0);
+	gp_device_close(dev);
+}
+
 struct seen {
 	uint64_t bytes;
 	unsigned joins;
@@ -587,6 +660,8 @@ int main(void)
 		cmocka_unit_test(async_free_chunks_are_mapped_elsewhere),
 		cmocka_unit_test(streams_are_made_at_first_use),
 		cmocka_unit_test(streams_can_be_the_programs),
+		cmocka_unit_test(lulls_begin_where_work_ends),
+		cmocka_unit_test(a_full_queue_lets_launches_wait),
 		cmocka_unit_test(threads_share_the_device),
 		cmocka_unit_test(observer_agrees_with_the_books),
 		cmocka_unit_test(shared_pages_count_once),

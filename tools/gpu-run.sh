@@ -27,7 +27,7 @@ job_calibrate() {
 #job tests       the GPU suite                                            60 s
 job_tests() {
   local failed=0
-  for test in device_cuda oom_cuda "contents cuda" "check_contents cuda"; do
+  for test in device_cuda work_cuda oom_cuda "contents cuda" "check_contents cuda"; do
     # shellcheck disable=SC2086
     suite "" $test || failed=1
   done
@@ -37,7 +37,7 @@ job_tests() {
 #job memcheck    the same below compute-sanitizer, but for the full card  3 minutes
 job_memcheck() {
   local failed=0
-  for test in device_cuda "contents cuda" "check_contents cuda"; do
+  for test in device_cuda work_cuda "contents cuda" "check_contents cuda"; do
     # shellcheck disable=SC2086
     suite "compute-sanitizer --tool memcheck --error-exitcode 1" $test || failed=1
   done
@@ -56,11 +56,18 @@ job_mirror() {
   done
 }
 
-#job work        the same with GPU work behind each allocation            2 minutes
+#job work        the same with GPU work behind each allocation            3 minutes
 job_work() {
+  local failed=0
   for name in $recordings; do
-    replay "$name" --device=cuda --work=memset --repeat=1 "traces/$name.jsonl.gz"
+    replay "$name" --device=cuda --work=memset --repeat=1 "traces/$name.jsonl.gz" || failed=1
   done
+  for work in memset busy:50 recorded; do
+    for device in cuda sim; do
+      replay "llm-${work%:*}-$device" --device=$device --work=$work --repeat=1 traces/llm.json || failed=1
+    done
+  done
+  return $failed
 }
 
 #job check       the same with the contents of every block verified       2 minutes
