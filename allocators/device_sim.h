@@ -39,6 +39,7 @@ struct gp_sim {
 	struct gp_sim_pages pages;
 	struct gp_range_set blocks; /* tag: struct gp_sim_page, or 0: whole pages */
 	struct gp_sim_async_device async;
+	struct gp_async *probe_pools[2]; /* of sim_probe.c: [keep] */
 	struct gp_range_set vas;
 	struct gp_range_set maps;  /* tag: handle */
 	struct gp_range_set fills; /* tag: the word */

@@ -19,12 +19,24 @@ static int probe_charge(struct gp_sim *sim, enum gp_cost cost, uint64_t size)
 	return 0;
 }
 
-/* Of a pool that keeps all, or nothing. */
+/* A pool that keeps what it has, or nothing. The device ends them when it is closed. */
 static int probe_async(struct gp_sim *sim, struct gp_probe *p)
 {
+	const struct gp_async_config cfg = { .threshold = p->keep ? UINT64_MAX : 0 };
+	struct gp_async **pool = &sim->probe_pools[p->keep];
+	struct gp_device *dev = &sim->base;
+	int r;
+
+	if (!dev->info.async)
+		return -ENOTSUP;
+	r = *pool ? 0 : dev->ops->async_open(dev, &cfg, pool);
+	if (r)
+		return r;
+	if (p->kind == GP_PROBE_ASYNC_ALLOC)
+		return dev->ops->async_alloc(dev, *pool, p->size, 0, &p->addr);
 	if (p->kind == GP_PROBE_ASYNC_FREE)
-		return probe_charge(sim, GP_COST_ASYNC_FREE, p->size);
-	return probe_charge(sim, p->keep ? GP_COST_ASYNC_WARM : GP_COST_ASYNC_COLD, p->size);
+		return dev->ops->async_free(dev, *pool, p->addr, 0);
+	return dev->ops->async_trim(dev, *pool, 0);
 }
 
 static int probe_memset(struct gp_sim *sim, struct gp_probe *p)
@@ -52,6 +64,7 @@ int gp_sim_probe(struct gp_device *dev, struct gp_probe *p)
 		return dev->ops->release(dev, p->addr);
 	case GP_PROBE_ASYNC_ALLOC:
 	case GP_PROBE_ASYNC_FREE:
+	case GP_PROBE_TRIM:
 		return probe_async(sim, p);
 	case GP_PROBE_SYNC:
 		return dev->ops->sync(dev);
@@ -77,7 +90,7 @@ int gp_sim_probe(struct gp_device *dev, struct gp_probe *p)
 		return probe_memset(sim, p);
 	case GP_PROBE_LAUNCH:
 		return probe_charge(sim, GP_COST_LAUNCH, 1);
-	default: /* streams and trims cost nothing there */
+	default: /* streams cost nothing there */
 		return -ENOTSUP;
 	}
 }

@@ -127,7 +127,6 @@ static void a_run_gives_everything_back(void **state)
 		struct gp_device_config config = { .capacity = capacities[i] };
 		struct cal c = calibration(&config);
 
-		c.dev->info.async = false; /* the simulated pool keeps its memory */
 		assert_int_equal(cal_run(&c, 1000), 0);
 		assert_int_equal(c.n_left_out, 0);
 		assert_int_equal(held_bytes(&c), 0);
@@ -146,7 +145,6 @@ static void more_memory_is_asked_for_than_there_is(void **state)
 	(void)state;
 	/* Somebody else takes it meanwhile. */
 	c.budget = GP_GIB;
-	c.dev->info.async = false;
 	assert_int_equal(cal_run(&c, 1000), 0);
 	assert_int_equal(held_bytes(&c), 0);
 	assert_int_equal(row_of(&c, "cudaMalloc.held", GP_GIB).n, 0);

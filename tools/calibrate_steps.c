@@ -290,10 +290,21 @@ int cal_pool_cold(struct cal *c, uint64_t size)
 	return only_ends(r);
 }
 
+/* Empties the pool that keeps all. */
+static int pool_trim(struct cal *c, uint64_t size, bool timed)
+{
+	struct gp_probe sync = { .kind = GP_PROBE_SYNC };
+	struct gp_probe trim = { .kind = GP_PROBE_TRIM, .keep = true };
+	int r = cal_probe_untimed(c, &sync);
+
+	if (!r)
+		r = timed ? cal_probe(c, &trim, NULL, size) : cal_probe_untimed(c, &trim);
+	return only_ends(r);
+}
+
 int cal_pool_warm(struct cal *c, uint64_t size)
 {
 	struct gp_probe p = { .kind = GP_PROBE_ASYNC_ALLOC, .size = size, .keep = true };
-	struct gp_probe trim = { .kind = GP_PROBE_TRIM, .keep = true };
 	int r = cal_probe_untimed(c, &p); /* the pool asks the device, once */
 
 	p.kind = GP_PROBE_ASYNC_FREE;
@@ -302,7 +313,7 @@ int cal_pool_warm(struct cal *c, uint64_t size)
 	for (unsigned i = 0, n = repeats_of(c, size); i < n && !r && cal_goes_on(c); i++)
 		r = pool_once(c, size, true, "warm");
 	r = only_ends(r);
-	return r ? r : only_ends(cal_probe(c, &trim, "", size));
+	return r ? r : pool_trim(c, size, true);
 }
 
 /* -- work and streams ------------------------------------------------------------------------- */
@@ -383,7 +394,8 @@ int cal_busy(struct cal *c, uint64_t size)
 		if (!r)
 			r = cal_probe_untimed(c, &sync);
 	}
-	return only_ends(r);
+	r = only_ends(r);
+	return r ? r : pool_trim(c, size, false);
 }
 
 int cal_rested(struct cal *c, uint64_t size)

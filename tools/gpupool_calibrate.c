@@ -150,8 +150,7 @@ static int make_profile(struct program *p)
 		cal_note(&p->notes, "partial: %zu of %zu steps were left out", p->cal.n_left_out,
 			 p->cal.n_steps);
 	cal_notes_find(&p->notes, &p->profile, usual(p));
-	/* The simulated pool keeps what it has. */
-	if (!p->profile.simulated && !gp_device_mem_info(p->cal.dev, &free_now, &total) &&
+	if (!gp_device_mem_info(p->cal.dev, &free_now, &total) &&
 	    free_now + 2 * GP_MIB < p->cal.free_bytes) {
 		char bytes[32];
 
