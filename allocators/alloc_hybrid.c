@@ -101,11 +101,11 @@ static int hybrid_alloc(struct gp_allocator *a, const struct gp_request *req, st
 static int hybrid_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct hybrid *h = gp_state(a);
-	uint32_t slot = gp_fit_probe(h->fit, addr);
+	uint32_t slot = 0, n = gp_fit_find(h->fit, addr, &slot);
 	int r;
 
-	if (slot != GP_TILE_INDEX_ABSENT && GP_LIKELY(addr & (h->slab_size - 1)))
-		r = gp_fit_free_at(h->fit, slot, addr);
+	if (n && GP_LIKELY(addr & (h->slab_size - 1)))
+		r = gp_fit_free(h->fit, n, slot, addr);
 	else
 		r = h->slab->ops->free(h->slab, addr);
 	h->live -= !r;

@@ -23,10 +23,9 @@ static int seg_alloc(struct gp_allocator *a, const struct gp_request *req, struc
 static int seg_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct gp_fit *f = gp_fit_of(a);
-	uint32_t slot = gp_fit_probe(f, addr);
+	uint32_t slot = 0, n = gp_fit_find(f, addr, &slot);
 
-	return GP_LIKELY(slot != GP_TILE_INDEX_ABSENT) ? gp_fit_free_at(f, slot, addr)
-						       : gp_fit_refuse(f, addr);
+	return gp_fit_free(f, n, slot, addr);
 }
 
 static const struct gp_option seg_options[] = {

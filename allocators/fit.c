@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fit: joining, growing, giving back, and the audit; the hot path is inline in fit.h.
+ * fit: cutting, joining, growing, giving back, and the audit; the quick lists are inline in fit.h.
  */
 #include "fit.h"
 
@@ -31,19 +31,53 @@ static int fit_know(struct gp_fit *f, uint32_t stream)
 	return 0;
 }
 
-/* ---- joining ---- */
+/* ---- free tiles ---- */
 
-static void fit_push(struct gp_fit *f, uint32_t n)
+static inline enum gp_fit_part fit_part(const struct gp_tile *tile)
 {
-	gp_size_bins_add(&f->bins[gp_fit_part(&f->t.tiles[n])], &f->t, n);
+	return tile->state & GP_TILE_SMALL ? GP_FIT_SMALL : GP_FIT_MAIN;
 }
 
-static void fit_unlink(struct gp_fit *f, uint32_t n)
+static inline uint32_t fit_find(const struct gp_fit *f, enum gp_fit_part part, uint32_t units)
 {
-	gp_size_bins_remove(&f->bins[gp_fit_part(&f->t.tiles[n])], &f->t, n);
-	if (n == f->drained)
+	if (GP_LIKELY(f->rule == GP_FIT_GOOD))
+		return gp_size_bins_find(&f->bins[part], &f->t, units);
+	return f->rule == GP_FIT_CLASS ? gp_size_bins_find_class(&f->bins[part], units)
+				       : gp_size_bins_find_best(&f->bins[part], &f->t, units);
+}
+
+static inline void fit_push(struct gp_fit *f, uint32_t n)
+{
+	gp_size_bins_add(&f->bins[fit_part(&f->t.tiles[n])], &f->t, n);
+}
+
+static inline void fit_unlink(struct gp_fit *f, uint32_t n)
+{
+	gp_size_bins_remove(&f->bins[fit_part(&f->t.tiles[n])], &f->t, n);
+	if (GP_UNLIKELY(n == f->drained))
 		f->drained = GP_TILE_NIL;
 }
+
+/* Hands out the first `units` of free tile n to a stream that may use it. There is room for one. */
+static inline void fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
+				struct gp_block *out)
+{
+	struct gp_tile *tile = &f->t.tiles[n];
+
+	fit_unlink(f, n);
+	if (tile->units > units)
+		fit_push(f, gp_tiling_cut(&f->t, n, units));
+	/* With coalesce=false only what is free is small. */
+	tile->state = f->coalesce ? tile->state - GP_TILE_FREE + GP_TILE_USED : GP_TILE_USED;
+	tile->streams = (uint16_t)stream;
+	gp_tile_index_add(&f->t.index, f->t.tiles, n);
+	f->live++;
+	out->addr = gp_tile_addr(tile);
+	f->granted_units += units;
+	out->granted = (uint64_t)units << GP_TILE_LG_UNIT;
+}
+
+/* ---- joining ---- */
 
 static struct gp_stream_users fit_users(const struct gp_tile *tile)
 {
@@ -110,7 +144,7 @@ static GP_NOINLINE int fit_drained(struct gp_fit *f, uint32_t n)
 }
 
 /* Tile n, which is marked free but in no list, becomes so. */
-int gp_fit_release(struct gp_fit *f, uint32_t n)
+static inline int fit_release(struct gp_fit *f, uint32_t n)
 {
 	if (GP_LIKELY(f->coalesce || !(f->t.tiles[n].state & GP_TILE_SMALL)))
 		n = fit_join(f, n);
@@ -125,17 +159,25 @@ int gp_fit_release(struct gp_fit *f, uint32_t n)
 	return 0;
 }
 
-/* A quick block that is in no list any more is joined. */
-static int fit_settle(struct gp_fit *f, uint32_t n)
+/* A block that is in the index there becomes free. */
+static inline int fit_let_go(struct gp_fit *f, uint32_t n, uint32_t slot, uint8_t state)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 
-	gp_tile_index_remove(&f->t.index, f->t.tiles,
-			     gp_tile_index_probe(&f->t.index, f->t.tiles, tile->unit));
-	tile->state = GP_TILE_FREE | GP_TILE_SMALL;
+	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
+	tile->state = state;
 	tile->streams = gp_stream_bit(tile->streams);
 	tile->epoch = f->streams.epoch;
-	return gp_fit_release(f, n);
+	return fit_release(f, n);
+}
+
+/* A quick block that is in no list any more is joined. */
+static int fit_settle(struct gp_fit *f, uint32_t n)
+{
+	uint32_t slot;
+
+	gp_tile_index_probe(&f->t.index, f->t.tiles, f->t.tiles[n].unit, &slot);
+	return fit_let_go(f, n, slot, GP_TILE_FREE | GP_TILE_SMALL);
 }
 
 /* Joins what all quick lists keep. */
@@ -198,7 +240,7 @@ static int fit_join_classes(struct gp_fit *f)
 			continue;
 		fit_unlink(f, n);
 		f->t.tiles[n].state = GP_TILE_FREE;
-		r = gp_fit_release(f, n);
+		r = fit_release(f, n);
 	}
 	return r;
 }
@@ -294,7 +336,7 @@ static int fit_grow_or_trim(struct gp_fit *f, uint32_t want, uint32_t units, uin
 	if (r <= 0)
 		return r;
 	r = fit_trim(f, 0, &released);
-	*out = gp_fit_find(f, GP_FIT_MAIN, units);
+	*out = fit_find(f, GP_FIT_MAIN, units);
 	return r || *out ? r : fit_grow(f, units, stream, out);
 }
 
@@ -316,7 +358,7 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 	uint32_t want = part == GP_FIT_SMALL && units < FIT_CHUNK ? FIT_CHUNK : units;
 	int r = 0;
 
-	*out = gp_fit_find(f, part, units);
+	*out = fit_find(f, part, units);
 	if (*out)
 		return gp_tiling_room(&f->t, 1);
 	r = fit_flush(f);
@@ -324,13 +366,13 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 		r = gp_tiling_room(&f->t, 2);
 	if (r)
 		return r;
-	*out = gp_fit_find(f, part, units);
+	*out = fit_find(f, part, units);
 	if (*out)
 		return 0;
 	if (part == GP_FIT_SMALL) {
-		*out = gp_fit_find(f, GP_FIT_MAIN, want);
+		*out = fit_find(f, GP_FIT_MAIN, want);
 		if (!*out)
-			*out = gp_fit_find(f, GP_FIT_MAIN, units);
+			*out = fit_find(f, GP_FIT_MAIN, units);
 	}
 	if (!*out)
 		r = fit_grow_or_trim(f, want, units, stream, out);
@@ -344,7 +386,7 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 /* Before memory of free tile n is used on a stream. It is that stream's from now on, the rest of it
  * too: the stream has waited for everybody else, and keeping the others in the set made four times as
  * many waits (traces/multi_stream). */
-int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream)
+static int fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 	int r = gp_streams_wait_for(&f->streams, fit_users(tile), stream);
@@ -401,7 +443,8 @@ static uint64_t fit_round_to_class(const struct gp_fit *f, uint64_t units)
 }
 
 /* A request of any kind. */
-int gp_fit_alloc_slow(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
+static GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request *req,
+				      struct gp_block *out)
 {
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT, padded = units;
 	uint32_t stream = req->stream & f->stream_mask, n;
@@ -420,28 +463,52 @@ int gp_fit_alloc_slow(struct gp_fit *f, const struct gp_request *req, struct gp_
 	r = f->coalesce ? fit_obtain(f, part, (uint32_t)padded, stream, &n)
 			: fit_obtain_class(f, (uint32_t)padded, stream, &n);
 	if (!r)
-		r = gp_fit_wait(f, n, stream);
+		r = fit_wait(f, n, stream);
 	if (!r)
 		r = gp_tiling_room(&f->t, 2);
 	if (r)
 		return r;
 	if (align > GP_ALIGN)
 		n = fit_align(f, n, align);
-	gp_fit_hand_out(f, n, (uint32_t)gp_min_u64(units, f->t.tiles[n].units), stream, out);
+	fit_hand_out(f, n, (uint32_t)gp_min_u64(units, f->t.tiles[n].units), stream, out);
+	return 0;
+}
+
+/* From the bins, where that is all there is to do. */
+int gp_fit_alloc_cut(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
+{
+	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
+	uint32_t stream = req->stream & f->stream_mask, n;
+
+	if (GP_UNLIKELY(!f->coalesce || units > UINT32_MAX || req->lg_align > GP_TILE_LG_UNIT ||
+			gp_tiling_room(&f->t, 1)))
+		return fit_alloc_slow(f, req, out);
+	n = fit_find(f, units <= f->quick_units ? GP_FIT_SMALL : GP_FIT_MAIN, (uint32_t)units);
+	if (GP_UNLIKELY(!n || f->t.tiles[n].streams & ~(unsigned)gp_stream_bit(stream) ||
+			stream >= f->n_streams))
+		return fit_alloc_slow(f, req, out);
+	fit_hand_out(f, n, (uint32_t)units, stream, out);
 	return 0;
 }
 
 /* No block in use starts here. Below a parent it may be one that the parent gave to somebody else, but
  * not where a range of ours starts: that block is the parent's as well. */
-int gp_fit_refuse(struct gp_fit *f, uint64_t addr)
+static GP_NOINLINE int fit_refuse(struct gp_fit *f, uint32_t n, uint64_t addr)
 {
-	uint32_t n = gp_tiling_find(&f->t, addr);
-
 	if (gp_tile_state(&f->t.tiles[n]) == GP_TILE_QUICK)
 		return -EALREADY;
 	if (f->pool.a->inner && !gp_range_set_containing(&f->pool.ranges, addr))
 		return gp_free(f->pool.a->inner, addr);
 	return gp_tiling_refuse(&f->t, addr);
+}
+
+int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr)
+{
+	if (GP_UNLIKELY(f->t.tiles[n].state != GP_TILE_USED))
+		return fit_refuse(f, n, addr);
+	f->live--;
+	f->granted_units -= f->t.tiles[n].units;
+	return fit_let_go(f, n, slot, f->coalesce ? GP_TILE_FREE : GP_TILE_FREE | GP_TILE_SMALL);
 }
 
 /* ---- the other hooks ---- */
@@ -475,7 +542,6 @@ int gp_fit_init(struct gp_allocator *a)
 		return gp_allocator_why(a, -EINVAL, "coalesce=false: not below a parent");
 	for (unsigned i = 0; i < GP_FIT_PARTS; i++)
 		f->bins[i].lg_steps = gp_floor_log2(f->classes);
-	f->plain_units = f->coalesce ? UINT32_MAX : 0;
 	f->quick_units = f->coalesce ? (uint32_t)(f->quick >> GP_TILE_LG_UNIT) : 0;
 	f->stream_mask = gp_pool_stream(&f->pool, UINT32_MAX);
 	gp_streams_init(&f->streams, a->dev);

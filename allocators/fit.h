@@ -55,16 +55,16 @@ struct gp_fit {
 	unsigned rule;    /* enum gp_fit_rule */
 	bool coalesce;
 
+	uint32_t drained;     /* below a parent: the one wholly free range that is kept */
 	uint32_t stream_mask; /* 0: all requests are of stream 0 */
 	uint32_t n_streams;   /* that have lists */
-	uint32_t plain_units; /* larger requests take the slow path */
 	uint32_t quick_units;
-	uint64_t live, granted_units;
+	uint64_t live;
 	struct gp_quick **quick_of; /* [stream] */
+	uint64_t granted_units;
 	struct gp_tiling t;
 	struct gp_streams streams;
 	struct gp_pool pool;
-	uint32_t drained; /* below a parent: the one wholly free range that is kept */
 	struct gp_size_bins bins[GP_FIT_PARTS];
 };
 
@@ -82,113 +82,49 @@ int gp_fit_check(const struct gp_allocator *a, FILE *why);
 int gp_fit_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released);
 int gp_fit_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg);
 
-/* For what is inline below. */
-int gp_fit_alloc_slow(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);
-int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream);
-int gp_fit_release(struct gp_fit *f, uint32_t n);
-int gp_fit_refuse(struct gp_fit *f, uint64_t addr);
-
-static inline uint32_t gp_fit_find(const struct gp_fit *f, enum gp_fit_part part, uint32_t units)
-{
-	if (GP_LIKELY(f->rule == GP_FIT_GOOD))
-		return gp_size_bins_find(&f->bins[part], &f->t, units);
-	return f->rule == GP_FIT_CLASS ? gp_size_bins_find_class(&f->bins[part], units)
-				       : gp_size_bins_find_best(&f->bins[part], &f->t, units);
-}
-
-static inline enum gp_fit_part gp_fit_part(const struct gp_tile *tile)
-{
-	return tile->state & GP_TILE_SMALL ? GP_FIT_SMALL : GP_FIT_MAIN;
-}
-
-/* May `stream` use free tile n without a wait, as far as one look tells? */
-static inline bool gp_fit_own(const struct gp_fit *f, uint32_t n, uint32_t stream)
-{
-	return !(f->t.tiles[n].streams & ~(unsigned)gp_stream_bit(stream));
-}
-
-/* Block n goes to the user. */
-static inline void gp_fit_give(struct gp_fit *f, uint32_t n, struct gp_block *out)
-{
-	const struct gp_tile *tile = &f->t.tiles[n];
-
-	f->live++;
-	f->granted_units += tile->units;
-	*out = (struct gp_block){ gp_tile_addr(tile), gp_tile_bytes(tile) };
-}
-
-/* Hands out the first `units` of free tile n to a stream that may use it. There is room for one. */
-static inline void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
-				   struct gp_block *out)
-{
-	struct gp_tile *tile = &f->t.tiles[n];
-	struct gp_size_bins *bins = &f->bins[gp_fit_part(tile)];
-
-	gp_size_bins_remove(bins, &f->t, n);
-	if (GP_UNLIKELY(n == f->drained))
-		f->drained = GP_TILE_NIL;
-	if (tile->units > units)
-		gp_size_bins_add(bins, &f->t, gp_tiling_cut(&f->t, n, units));
-	tile->state = GP_TILE_USED | (tile->state & GP_TILE_SMALL);
-	tile->streams = (uint16_t)stream;
-	gp_tile_index_add(&f->t.index, f->t.tiles, n);
-	gp_fit_give(f, n, out);
-}
+/* For what is inline below: requests and frees that the quick lists do not serve. */
+int gp_fit_alloc_cut(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);
+int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr);
 
 static inline int gp_fit_alloc(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
 {
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
 	uint32_t stream = req->stream & f->stream_mask, n;
 
-	if (GP_UNLIKELY(stream >= f->n_streams || units > f->plain_units ||
-			req->lg_align > GP_TILE_LG_UNIT))
-		return gp_fit_alloc_slow(f, req, out);
-	if (units <= f->quick_units) {
-		n = gp_quick_pop(f->quick_of[stream], &f->t, (uint32_t)units);
-		if (GP_LIKELY(n)) {
-			f->t.tiles[n].state = GP_TILE_USED | GP_TILE_SMALL;
-			gp_fit_give(f, n, out);
-			return 0;
-		}
-		n = gp_fit_find(f, GP_FIT_SMALL, (uint32_t)units);
-	} else {
-		n = gp_fit_find(f, GP_FIT_MAIN, (uint32_t)units);
-	}
-	if (GP_UNLIKELY(!n || !gp_fit_own(f, n, stream) || gp_tiling_room(&f->t, 1)))
-		return gp_fit_alloc_slow(f, req, out);
-	gp_fit_hand_out(f, n, (uint32_t)units, stream, out);
+	if (units > f->quick_units || GP_UNLIKELY(stream >= f->n_streams) ||
+	    GP_UNLIKELY(req->lg_align > GP_TILE_LG_UNIT))
+		return gp_fit_alloc_cut(f, req, out);
+	n = gp_quick_pop(f->quick_of[stream], &f->t, (uint32_t)units);
+	if (GP_UNLIKELY(!n))
+		return gp_fit_alloc_cut(f, req, out);
+	f->t.tiles[n].state = GP_TILE_USED | GP_TILE_SMALL;
+	f->live++;
+	f->granted_units += units;
+	out->addr = gp_tile_addr(&f->t.tiles[n]);
+	out->granted = units << GP_TILE_LG_UNIT;
 	return 0;
 }
 
-/* The block that starts at addr, or whatever else is in the index there; GP_TILE_INDEX_ABSENT:
- * nothing. */
-static inline uint32_t gp_fit_probe(const struct gp_fit *f, uint64_t addr)
+/* What starts at addr of all that can be freed, and where it is in the index; GP_TILE_NIL: nothing. */
+static inline uint32_t gp_fit_find(const struct gp_fit *f, uint64_t addr, uint32_t *slot)
 {
-	return GP_LIKELY(!(addr & (GP_ALIGN - 1)))
-		       ? gp_tile_index_probe(&f->t.index, f->t.tiles, addr >> GP_TILE_LG_UNIT)
-		       : GP_TILE_INDEX_ABSENT;
+	if (GP_UNLIKELY(addr & (GP_ALIGN - 1)))
+		return GP_TILE_NIL;
+	return gp_tile_index_probe(&f->t.index, f->t.tiles, addr >> GP_TILE_LG_UNIT, slot);
 }
 
-/* Frees what probe found; addr is its address, for a refusal. */
-static inline int gp_fit_free_at(struct gp_fit *f, uint32_t slot, uint64_t addr)
+/* Frees what find found, or refuses addr. */
+static inline int gp_fit_free(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr)
 {
-	uint32_t n = gp_tile_index_at(&f->t.index, slot);
 	struct gp_tile *tile = &f->t.tiles[n];
 
-	if (GP_UNLIKELY(gp_tile_state(tile) != GP_TILE_USED))
-		return gp_fit_refuse(f, addr);
+	if (tile->state != (GP_TILE_USED | GP_TILE_SMALL))
+		return gp_fit_free_join(f, n, slot, addr);
 	f->live--;
+	tile->state = GP_TILE_QUICK | GP_TILE_SMALL;
 	f->granted_units -= tile->units;
-	if (tile->units <= f->quick_units) {
-		tile->state = GP_TILE_QUICK | GP_TILE_SMALL;
-		gp_quick_push(f->quick_of[tile->streams], &f->t, n);
-		return 0;
-	}
-	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
-	tile->state = GP_TILE_FREE | (tile->state & GP_TILE_SMALL);
-	tile->streams = gp_stream_bit(tile->streams);
-	tile->epoch = f->streams.epoch;
-	return gp_fit_release(f, n);
+	gp_quick_push(f->quick_of[tile->streams], &f->t, n);
+	return 0;
 }
 
 #endif

@@ -4,15 +4,19 @@
  */
 #include "quick.h"
 
+#include <string.h>
+
 uint32_t gp_quick_any(struct gp_quick *q, const struct gp_tiling *t)
 {
-	for (unsigned w = 0; w < GP_QUICK_UNITS / 64; w++)
-		for (; q->marks[w]; q->marks[w] &= q->marks[w] - 1) {
-			uint32_t n = gp_quick_pop(q, t, w * 64 + gp_lowest_bit(q->marks[w]) + 1);
+	uint8_t *mark;
 
-			if (n)
-				return n;
-		}
+	while ((mark = memchr(q->marks, 1, sizeof(q->marks)))) {
+		uint32_t n = gp_quick_pop(q, t, (uint32_t)(mark - q->marks) + 1);
+
+		if (n)
+			return n;
+		*mark = 0;
+	}
 	return GP_TILE_NIL;
 }
 
@@ -25,7 +29,7 @@ int gp_quick_check(const struct gp_quick *q, const struct gp_tiling *t, unsigned
 
 			*units += tile->units;
 			if (tile->state != state || tile->streams != stream ||
-			    tile->units != key + 1 || !(q->marks[key / 64] >> (key % 64) & 1))
+			    tile->units != key + 1 || !q->marks[key])
 				return gp_tiling_complain(t, n, owner, "is in the wrong quick list",
 							  why);
 		}

@@ -24,7 +24,8 @@
 
 struct gp_quick {
 	uint32_t head[GP_QUICK_UNITS];
-	uint64_t marks[GP_QUICK_UNITS / 64]; /* sizes that may have any */
+	uint8_t marks
+		[GP_QUICK_UNITS]; /* 1: sizes that may have any; bytes, as one store is all it takes */
 };
 
 /* The latest block of a size, still in state QUICK; GP_TILE_NIL: none. */
@@ -44,7 +45,7 @@ static inline void gp_quick_push(struct gp_quick *q, struct gp_tiling *t, uint32
 
 	tile->fnext = q->head[key];
 	q->head[key] = n;
-	q->marks[key / 64] |= UINT64_C(1) << (key % 64);
+	q->marks[key] = 1;
 }
 
 /* Any block, still in state QUICK; GP_TILE_NIL: there is none. */

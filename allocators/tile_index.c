@@ -29,7 +29,7 @@ static int index_resize(struct gp_tile_index *ix, const struct gp_tile *tiles, u
 		return -ENOMEM;
 	for (uint32_t i = 0; ix->table && i <= ix->mask; i++)
 		if (ix->table[i])
-			gp_tile_index_add(&bigger, tiles, gp_tile_index_at(ix, i));
+			gp_tile_index_add(&bigger, tiles, gp_tile_index_number(ix->table[i]));
 	free(ix->table);
 	*ix = bigger;
 	return 0;

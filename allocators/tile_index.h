@@ -20,10 +20,9 @@
 
 #include "base.h"
 
-#define GP_TILE_NIL          0
-#define GP_TILE_NUMBER_BITS  24
-#define GP_TILE_NUMBER_MAX   ((UINT32_C(1) << GP_TILE_NUMBER_BITS) - 1)
-#define GP_TILE_INDEX_ABSENT UINT32_MAX
+#define GP_TILE_NIL         0
+#define GP_TILE_NUMBER_BITS 24
+#define GP_TILE_NUMBER_MAX  ((UINT32_C(1) << GP_TILE_NUMBER_BITS) - 1)
 
 /* 32 bytes, two to a cache line. */
 struct gp_tile {
@@ -61,36 +60,36 @@ static inline uint32_t gp_tile_index_tag(uint64_t hash)
 	return (uint32_t)hash & ~GP_TILE_NUMBER_MAX;
 }
 
-/* Where the tile that starts at `unit` is in the table. Valid until the next change. */
+static inline uint32_t gp_tile_index_number(uint32_t entry)
+{
+	return entry & GP_TILE_NUMBER_MAX;
+}
+
+/* The tile that starts at `unit`, and where it is in the table until the next change; GP_TILE_NIL:
+ * none. The NIL tile itself is never found, as no entry has its number. */
 static inline uint32_t gp_tile_index_probe(const struct gp_tile_index *ix,
-					   const struct gp_tile *tiles, uint64_t unit)
+					   const struct gp_tile *tiles, uint64_t unit,
+					   uint32_t *slot)
 {
 	uint64_t hash = gp_tile_index_hash(unit);
-	uint32_t tag = gp_tile_index_tag(hash), i = (uint32_t)(hash >> ix->shift);
+	uint32_t tag = gp_tile_index_tag(hash), i = (uint32_t)(hash >> ix->shift), e;
 
 	for (;; i = (i + 1) & ix->mask) {
-		uint32_t e = ix->table[i];
-
-		if (GP_LIKELY((e & ~GP_TILE_NUMBER_MAX) == tag &&
-			      tiles[e & GP_TILE_NUMBER_MAX].unit == unit))
-			return e ? i : GP_TILE_INDEX_ABSENT;
-		if (!e)
-			return GP_TILE_INDEX_ABSENT;
+		e = ix->table[i] ^ tag;
+		*slot = i;
+		if (GP_LIKELY(e <= GP_TILE_NUMBER_MAX && tiles[e].unit == unit))
+			return e;
+		if (e == tag)
+			return GP_TILE_NIL;
 	}
 }
 
-static inline uint32_t gp_tile_index_at(const struct gp_tile_index *ix, uint32_t i)
-{
-	return ix->table[i] & GP_TILE_NUMBER_MAX;
-}
-
-/* GP_TILE_NIL: none. */
 static inline uint32_t gp_tile_index_find(const struct gp_tile_index *ix,
 					  const struct gp_tile *tiles, uint64_t unit)
 {
-	uint32_t i = gp_tile_index_probe(ix, tiles, unit);
+	uint32_t slot;
 
-	return i != GP_TILE_INDEX_ABSENT ? gp_tile_index_at(ix, i) : GP_TILE_NIL;
+	return gp_tile_index_probe(ix, tiles, unit, &slot);
 }
 
 /* The tile must not be there; there must be room. */
@@ -113,7 +112,7 @@ static inline void gp_tile_index_remove(struct gp_tile_index *ix, const struct g
 	uint32_t i, e;
 
 	for (i = (hole + 1) & ix->mask; (e = ix->table[i]); i = (i + 1) & ix->mask) {
-		uint64_t unit = tiles[e & GP_TILE_NUMBER_MAX].unit;
+		uint64_t unit = tiles[gp_tile_index_number(e)].unit;
 		uint32_t home = (uint32_t)(gp_tile_index_hash(unit) >> ix->shift);
 
 		/* An entry may move back to the hole unless its home lies after it. */

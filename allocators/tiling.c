@@ -81,10 +81,10 @@ static uint32_t tiling_close(struct gp_tiling *t, uint32_t last, uint64_t addr)
 
 static void tiling_open(struct gp_tiling *t, uint32_t closing)
 {
-	uint32_t i = gp_tile_index_probe(&t->index, t->tiles, t->tiles[closing].unit);
+	uint32_t slot;
 
-	if (t->joins)
-		gp_tile_index_remove(&t->index, t->tiles, i);
+	if (t->joins && gp_tile_index_probe(&t->index, t->tiles, t->tiles[closing].unit, &slot))
+		gp_tile_index_remove(&t->index, t->tiles, slot);
 	gp_tiling_forget(t, closing);
 }
 
