@@ -70,6 +70,7 @@ static int kernels_find(struct gp_cuda *cu, CUmodule module)
 		CUfunction *fn;
 	} wanted[] = { { "gp_fill", &k->fill },
 		       { "gp_verify", &k->verify },
+		       { "gp_close", &k->close },
 		       { "gp_busy", &k->busy } };
 	PFN_cuModuleGetFunction_v2000 get;
 	int r = 0;
