@@ -110,6 +110,32 @@ static void every_stream_is_waited_for(void **state)
 	finish(r, t);
 }
 
+/* A block that another stream takes over: a wait that is counted, after which that stream's work
+ * comes behind what the block was used for. */
+static void taking_over_waits_for_the_other_stream(void **state)
+{
+	static const char *const pools[] = { "fixed:count=1", "segregated", "buddy", "slab",
+					     "hybrid" };
+	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 2 * MIB), FREE(.id = 1),
+				      ALLOC(.id = 2, .size = 2 * MIB, .stream = 1), FREE(.id = 2),
+				      TRIM(.id = 0));
+
+	(void)state;
+	for (size_t i = 0; i < GP_ARRAY_LEN(pools); i++) {
+		struct gp_engine_config cfg = working(GP_WORK_BUSY, 20 * MS);
+		struct gp_run *r;
+
+		cfg.passes = GP_PASS_CURVE | GP_PASS_LATENCY;
+		r = run(t, pools[i], &cfg);
+		assert_int_equal(r->status, GP_STATUS_OK);
+		assert_int_equal(r->driver.event_waits, 1);
+		assert_true(stalled(r, GP_METERED_TRIM) > 39 * MS);
+		assert_true(stalled(r, GP_METERED_TRIM) <= 40 * MS);
+		gp_run_destroy(r);
+	}
+	gp_trace_destroy(t);
+}
+
 static void a_memset_takes_its_time(void **state)
 {
 	struct gp_trace *t = TRACE_OF(ALLOC(.id = 1, .size = 2 * GP_GIB), FREE(.id = 1),
@@ -281,6 +307,7 @@ int main(void)
 		cmocka_unit_test(a_free_waits_for_the_work),
 		cmocka_unit_test(a_pool_waits_when_it_is_trimmed),
 		cmocka_unit_test(every_stream_is_waited_for),
+		cmocka_unit_test(taking_over_waits_for_the_other_stream),
 		cmocka_unit_test(a_memset_takes_its_time),
 		cmocka_unit_test(recorded_time_is_used),
 		cmocka_unit_test(a_deferred_free_waits_at_its_reclaim),
