@@ -24,16 +24,24 @@ struct way {
 	const char *name;
 	unsigned passes, threads;
 	double pace;
+	enum gp_work_kind work;
+	enum gp_threads_mode mode;
+	uint64_t calls; /* to try; 0: all, until a run gets to its end */
 };
 
 static const struct way ways[] = {
-	{ "curve", GP_PASS_CURVE, 0, 0 },
-	{ "latency", GP_PASS_LATENCY, 0, 0 },
-	{ "throughput", GP_PASS_THROUGHPUT, 0, 0 },
-	{ "paced", GP_PASS_LATENCY, 0, 1e3 },
-	{ "threads, latency", GP_PASS_LATENCY, 3, 0 },
-	{ "threads, throughput", GP_PASS_THROUGHPUT, 3, 0 },
-	{ "all", GP_PASS_ALL, 0, 0 },
+	{ "curve", .passes = GP_PASS_CURVE },
+	{ "latency", .passes = GP_PASS_LATENCY },
+	{ "throughput", .passes = GP_PASS_THROUGHPUT },
+	{ "all", .passes = GP_PASS_ALL },
+	{ "paced", .passes = GP_PASS_LATENCY, .pace = 1e3 },
+	{ "work", .passes = GP_PASS_LATENCY, .work = GP_WORK_MEMSET },
+	{ "work, paced", .passes = GP_PASS_LATENCY, .pace = 1e3, .work = GP_WORK_RECORDED },
+	{ "threads, latency", .passes = GP_PASS_LATENCY, .threads = 3 },
+	{ "threads, throughput", .passes = GP_PASS_THROUGHPUT, .threads = 3 },
+	/* These go on for as long as they are let. */
+	{ "each", .passes = GP_PASS_ALL, .threads = 2, .mode = GP_THREADS_EACH, .calls = 12 },
+	{ "chain", .passes = GP_PASS_ALL, .threads = 3, .mode = GP_THREADS_CHAIN, .calls = 12 },
 };
 
 /* Small and large blocks of three threads on two streams; frees by other threads, a deferred one,
@@ -71,8 +79,12 @@ static struct gp_engine_config config_of(const struct way *way)
 	struct gp_engine_config cfg = sim(way->passes);
 
 	cfg.repeat = 1;
+	cfg.device_config.capacity = GP_GIB;
 	cfg.threads = way->threads;
 	cfg.pace = way->pace;
+	cfg.work.kind = way->work;
+	cfg.threads_mode = way->mode;
+	cfg.window_ms = 1;
 	return cfg;
 }
 
@@ -107,9 +119,12 @@ static void sweep(struct gp_trace *t, const char *spec, const struct way *way, c
 	cfg.n_wraps = wrap != NULL;
 	alarm(PATIENCE_S);
 	for (inject->lost_call = n; broken_at(t, spec, &cfg, "cudaErrorDevicesUnavailable");
-	     inject->lost_call = ++n)
+	     inject->lost_call = ++n) {
 		if (n == CALLS_MAX)
 			fail_msg("%s, %s: still breaks at call %d", spec, way->name, CALLS_MAX);
+		if (n == way->calls)
+			break;
+	}
 	assert_true(n > 1);
 	inject->lost_call = 0;
 	for (inject->sticky_call = 1; inject->sticky_call < n; inject->sticky_call++)
@@ -162,7 +177,7 @@ static void plain_runs_end(void **state)
 static void checked_runs_end(void **state)
 {
 	(void)state;
-	every_call_can_be_the_last("check:leaks=true");
+	every_call_can_be_the_last("check:leaks=true,contents=false");
 }
 
 /* The pass before the break is not lost with it. */
