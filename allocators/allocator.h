@@ -61,6 +61,7 @@ enum gp_cap {
 	GP_CAP_TIER = 1 << 5,       /* works below a parent (gp_allocator_create_under)  */
 	GP_CAP_ARENAS = 1 << 6,     /* several instances may serve one program together  */
 	GP_CAP_OFFLINE = 1 << 7,    /* wants gp_env.placement; not part of --alloc=all   */
+	GP_CAP_STITCHES = 1 << 8,   /* makes one block of several holes: needs virtual memory */
 };
 
 #define GP_OPTION_TEXT_MAX 96
@@ -118,7 +119,8 @@ struct gp_allocator_ops {
 	 * `keep` bytes are reserved; adds what it gave to *released. */
 	int (*trim)(struct gp_allocator *a, uint64_t keep, uint64_t *released);
 	/* ... no heap map. Every block and hole of what is reserved, by range in address order of
-	 * each; stops when fn returns non-zero and returns that. */
+	 * each; a block made of several pieces of memory is shown as those, where each was mapped
+	 * first. Stops when fn returns non-zero and returns that. */
 	int (*walk)(const struct gp_allocator *a, gp_walk_fn *fn, void *arg);
 	/* ... there are no deferred frees, and the caller frees the block once its last use is over.
 	 * defer: the program has freed the block, but other streams still use it; until that is over

@@ -10,8 +10,7 @@
 /* What small blocks take from main at once: a page, so that an empty one can go back to the device. */
 #define FIT_CHUNK ((uint32_t)(2 * GP_MIB >> GP_TILE_LG_UNIT))
 
-/* Makes the stream known. */
-static int fit_know(struct gp_fit *f, uint32_t stream)
+int gp_fit_know(struct gp_fit *f, uint32_t stream)
 {
 	struct gp_quick **quick;
 	int r = gp_streams_know(&f->streams, stream);
@@ -75,6 +74,12 @@ static inline void fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, ui
 	out->addr = gp_tile_addr(tile);
 	f->granted_units += units;
 	out->granted = (uint64_t)units << GP_TILE_LG_UNIT;
+}
+
+void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
+		     struct gp_block *out)
+{
+	fit_hand_out(f, n, units, stream, out);
 }
 
 /* ---- joining ---- */
@@ -171,6 +176,16 @@ static inline int fit_let_go(struct gp_fit *f, uint32_t n, uint32_t slot, uint8_
 	return fit_release(f, n);
 }
 
+int gp_fit_release(struct gp_fit *f, uint32_t n, uint32_t stream)
+{
+	struct gp_tile *tile = &f->t.tiles[n];
+
+	tile->state = GP_TILE_FREE;
+	tile->streams = gp_stream_bit(stream);
+	tile->epoch = f->streams.epoch;
+	return fit_release(f, n);
+}
+
 /* A quick block that is in no list any more is joined. */
 static int fit_settle(struct gp_fit *f, uint32_t n)
 {
@@ -180,8 +195,7 @@ static int fit_settle(struct gp_fit *f, uint32_t n)
 	return fit_let_go(f, n, slot, GP_TILE_FREE | GP_TILE_SMALL);
 }
 
-/* Joins what all quick lists keep. */
-static int fit_flush(struct gp_fit *f)
+int gp_fit_flush(struct gp_fit *f)
 {
 	uint32_t n;
 	int r = 0;
@@ -251,7 +265,9 @@ static int fit_trim(struct gp_fit *f, uint64_t keep, uint64_t *released)
 	int r = gp_device_sync(f->pool.a->dev);
 
 	if (!r)
-		r = f->coalesce ? fit_flush(f) : fit_join_classes(f);
+		r = f->coalesce ? gp_fit_flush(f) : fit_join_classes(f);
+	if (!r && f->idle && f->pool.reserved_bytes > keep)
+		r = f->idle(f);
 	f->drained = GP_TILE_NIL;
 	for (uint32_t n = 1; n < f->t.n && !r; n++) {
 		if (gp_tile_state(&f->t.tiles[n]) != GP_TILE_FREE)
@@ -270,8 +286,7 @@ int gp_fit_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
 
 /* ---- growing ---- */
 
-/* The hole below the highest mapped address. */
-static uint32_t fit_tail(const struct gp_fit *f, uint64_t *end)
+uint32_t gp_fit_tail(const struct gp_fit *f, uint64_t *end)
 {
 	const struct gp_range_entry *top = gp_range_set_floor(&f->pool.ranges, UINT64_MAX);
 	uint32_t last;
@@ -283,6 +298,22 @@ static uint32_t fit_tail(const struct gp_fit *f, uint64_t *end)
 	return f->t.tiles[last].state == GP_TILE_FREE ? last : GP_TILE_NIL;
 }
 
+static void fit_add(struct gp_fit *f, struct gp_range range, uint16_t streams, uint32_t *out)
+{
+	uint32_t n = gp_tiling_add(&f->t, range);
+
+	f->t.tiles[n].state = GP_TILE_FREE;
+	f->t.tiles[n].streams = streams;
+	f->t.tiles[n].epoch = f->streams.epoch;
+	*out = fit_join(f, n);
+	fit_push(f, *out);
+}
+
+void gp_fit_add(struct gp_fit *f, struct gp_range range, uint32_t *out)
+{
+	fit_add(f, range, 0, out);
+}
+
 /* Gets a hole of at least `units`, which was nowhere: where the address range goes on after one, only
  * what is missing to it is asked for. */
 static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t *out)
@@ -290,12 +321,12 @@ static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t 
 	uint64_t size = (uint64_t)units << GP_TILE_LG_UNIT, page = f->pool.page, end, need;
 	bool tier = f->pool.a->inner;
 	struct gp_range range;
-	uint32_t tail, n;
+	uint32_t tail;
 	int r = gp_tiling_room(&f->t, 2);
 
 	if (r)
 		return r;
-	tail = fit_tail(f, &end);
+	tail = gp_fit_tail(f, &end);
 	/* fit=class may pass over a block that is large enough. */
 	if (tail && f->t.tiles[tail].units >= units) {
 		*out = tail;
@@ -313,13 +344,8 @@ static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t 
 				page, stream, &range);
 	if (r)
 		return r;
-	n = gp_tiling_add(&f->t, range);
-	f->t.tiles[n].state = GP_TILE_FREE;
 	/* Memory of the device is fresh; a parent gives what may be used on this stream. */
-	f->t.tiles[n].streams = tier ? gp_stream_bit(stream) : 0;
-	f->t.tiles[n].epoch = f->streams.epoch;
-	*out = fit_join(f, n);
-	fit_push(f, *out);
+	fit_add(f, range, tier ? gp_stream_bit(stream) : 0, out);
 	return 0;
 }
 
@@ -361,7 +387,7 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 	*out = fit_find(f, part, units);
 	if (*out)
 		return gp_tiling_room(&f->t, 1);
-	r = fit_flush(f);
+	r = gp_fit_flush(f);
 	if (!r)
 		r = gp_tiling_room(&f->t, 2);
 	if (r)
@@ -386,7 +412,7 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 /* Before memory of free tile n is used on a stream. It is that stream's from now on, the rest of it
  * too: the stream has waited for everybody else, and keeping the others in the set made four times as
  * many waits (traces/multi_stream). */
-static int fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream)
+int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 	int r = gp_streams_wait_for(&f->streams, fit_users(tile), stream);
@@ -450,7 +476,7 @@ static GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request 
 	uint32_t stream = req->stream & f->stream_mask, n;
 	uint64_t align = UINT64_C(1) << gp_min_u64(req->lg_align, 63);
 	enum gp_fit_part part = units <= f->quick_units ? GP_FIT_SMALL : GP_FIT_MAIN;
-	int r = fit_know(f, stream);
+	int r = gp_fit_know(f, stream);
 
 	if (r)
 		return r;
@@ -463,7 +489,7 @@ static GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request 
 	r = f->coalesce ? fit_obtain(f, part, (uint32_t)padded, stream, &n)
 			: fit_obtain_class(f, (uint32_t)padded, stream, &n);
 	if (!r)
-		r = fit_wait(f, n, stream);
+		r = gp_fit_wait(f, n, stream);
 	if (!r)
 		r = gp_tiling_room(&f->t, 2);
 	if (r)
@@ -550,7 +576,7 @@ int gp_fit_init(struct gp_allocator *a)
 		return r;
 	r = gp_tiling_init(&f->t, gp_pool_joins(&f->pool));
 	if (!r)
-		r = fit_know(f, 0);
+		r = gp_fit_know(f, 0);
 	if (r)
 		gp_fit_fini(a);
 	return r;
@@ -595,7 +621,7 @@ int gp_fit_check(const struct gp_allocator *a, FILE *why)
 	for (uint32_t s = 0; s < f->n_streams && !r; s++)
 		r = gp_quick_check(f->quick_of[s], &f->t, GP_TILE_QUICK | GP_TILE_SMALL, s, owner,
 				   &quick, why);
-	used = units[GP_TILE_USED] + units[GP_TILE_USED | GP_TILE_SMALL];
+	used = units[GP_TILE_USED] + units[GP_TILE_USED | GP_TILE_SMALL] + units[GP_TILE_PART];
 	is_free = units[GP_TILE_FREE] + units[GP_TILE_FREE | GP_TILE_SMALL];
 	held = used + is_free + units[GP_TILE_QUICK | GP_TILE_SMALL];
 	if (r || (is_free == binned && units[GP_TILE_QUICK | GP_TILE_SMALL] == quick &&
@@ -621,7 +647,7 @@ int gp_fit_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 			continue;
 		for (; b->state != GP_TILE_END && !r; b = &f->t.tiles[b->next])
 			r = fn(arg, (struct gp_range){ gp_tile_addr(b), gp_tile_bytes(b) },
-			       gp_tile_state(b) == GP_TILE_USED);
+			       gp_tile_state(b) == GP_TILE_USED || b->state == GP_TILE_PART);
 	}
 	return r;
 }

@@ -54,6 +54,8 @@ struct gp_fit {
 	uint64_t quick;   /* bytes: the largest small block */
 	unsigned rule;    /* enum gp_fit_rule */
 	bool coalesce;
+	/* NULL, or called while the device is idle and before memory goes back to it. */
+	int (*idle)(struct gp_fit *f);
 
 	uint32_t drained;     /* below a parent: the one wholly free range that is kept */
 	uint32_t stream_mask; /* 0: all requests are of stream 0 */
@@ -81,6 +83,25 @@ void gp_fit_usage(const struct gp_allocator *a, struct gp_usage *out);
 int gp_fit_check(const struct gp_allocator *a, FILE *why);
 int gp_fit_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released);
 int gp_fit_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg);
+
+/* For an owner that makes some blocks by itself. */
+
+/* Makes a stream known. */
+int gp_fit_know(struct gp_fit *f, uint32_t stream);
+/* Joins all quick blocks. */
+int gp_fit_flush(struct gp_fit *f);
+/* The hole that ends at `end`, the highest address held; GP_TILE_NIL: none. */
+uint32_t gp_fit_tail(const struct gp_fit *f, uint64_t *end);
+/* A range that the pool gave becomes a hole that nobody has used yet; room for 2 is there. *out: the
+ * free tile that has it. */
+void gp_fit_add(struct gp_fit *f, struct gp_range range, uint32_t *out);
+/* Before memory of free tile n is used on a stream, which it is from now on. */
+int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream);
+/* Hands out the first `units` of free tile n to a stream that may use it. There is room for one. */
+void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
+		     struct gp_block *out);
+/* Tile n, in no list and not in the index, becomes free, last used on a stream. */
+int gp_fit_release(struct gp_fit *f, uint32_t n, uint32_t stream);
 
 /* For what is inline below: requests and frees that the quick lists do not serve. */
 int gp_fit_alloc_cut(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);

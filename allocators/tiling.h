@@ -29,6 +29,7 @@ enum gp_tile_state {
 	GP_TILE_USED,
 	GP_TILE_FREE,
 	GP_TILE_QUICK, /* free, but not to be joined yet: in quick.h's lists */
+	GP_TILE_PART,  /* in use, as part of a block that lies elsewhere */
 	GP_TILE_END,
 	GP_TILE_STATES,
 	GP_TILE_SMALL = 8, /* added to USED, FREE and QUICK: the owner's mark */

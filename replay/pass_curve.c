@@ -335,6 +335,7 @@ static int curve_try_settings(struct gp_job *job)
 int gp_pass_curve(struct gp_job *job)
 {
 	size_t n_windows = gp_curve_windows(job->trace->n_events, job->cfg.n_windows);
+	const struct gp_allocator_ops *ops;
 	struct curve_pass p = { .job = job };
 	int r = -ENOMEM;
 
@@ -342,6 +343,8 @@ int gp_pass_curve(struct gp_job *job)
 	p.deferred = calloc(job->program.n_ids ? job->program.n_ids : 1, sizeof(*p.deferred));
 	job->run->windows = calloc(n_windows ? n_windows : 1, sizeof(*job->run->windows));
 	gp_metrics_init(&p.metrics);
+	ops = gp_allocator_find(job->run->allocator);
+	p.metrics.stitches = ops && ops->caps & GP_CAP_STITCHES;
 	gp_curve_init(&p.curve, job->run->windows, n_windows, job->trace->n_events);
 	if (p.shadow && p.deferred && job->run->windows)
 		r = curve_replay(&p);

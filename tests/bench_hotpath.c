@@ -34,7 +34,7 @@
 static const char *const recordings[] = { "llm_train", "llm_serve", "vision_train", "diffusion",
 					  "multi_stream" };
 static const char *const allocators[] = {
-	"fixed", "slab", "segregated", "buddy", "hybrid", "torch"
+	"fixed", "slab", "segregated", "buddy", "hybrid", "stitch", "torch"
 };
 
 /* A trace made ready. */

@@ -295,8 +295,7 @@ void spy_free_begins(struct spy *spy)
 	spy->now++;
 }
 
-/* Where the memory at addr was mapped first; *left is cut to what lies there in one piece. */
-static uint64_t spy_place(const struct spy *spy, uint64_t addr, uint64_t *left)
+uint64_t spy_place(const struct spy *spy, uint64_t addr, uint64_t *left)
 {
 	const struct test_interval *v = test_intervals_overlap(&spy->same, addr, 1);
 

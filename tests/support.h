@@ -81,6 +81,8 @@ void spy_detach(struct spy *spy);
 void spy_free_begins(struct spy *spy);
 /* After it. */
 void spy_block_freed(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream);
+/* Where the memory at addr was mapped first; *left is cut to what lies there in one piece. */
+uint64_t spy_place(const struct spy *spy, uint64_t addr, uint64_t *left);
 /* NULL, or what is wrong with this block in the hands of this stream (until the next call). */
 const char *spy_block_given(struct spy *spy, uint64_t addr, uint64_t size, uint32_t stream);
 

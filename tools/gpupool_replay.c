@@ -144,12 +144,15 @@ static int run_all(struct replay *r, struct gp_report *report)
 	int code = CLI_OK;
 
 	for (size_t i = 0; i < n && !is_interrupted(r); i++) {
+		const char *spec = r->options.specs[i / each];
 		struct gp_run *run;
 
+		if (replay_options_pass_over(spec, &r->setup.environment.device))
+			continue;
 		if (r->options.n_threads)
 			r->setup.engine.threads = r->setup.mirror.threads =
 				r->options.threads[i % each];
-		run = run_one(r, report, r->options.specs[i / each], &r->setup.engine, &code);
+		run = run_one(r, report, spec, &r->setup.engine, &code);
 		if (!run)
 			return code;
 		code = graver(code, verify(r, report->trace, run));

@@ -52,6 +52,14 @@ static bool append_all(struct replay_options *o)
 	return ok;
 }
 
+/* What append_all adds is the name in the registry itself, and no word of the command line. */
+bool replay_options_pass_over(const char *spec, const struct gp_device_info *info)
+{
+	const struct gp_allocator_ops *ops = gp_allocator_find(spec);
+
+	return ops && ops->name == spec && ops->caps & GP_CAP_STITCHES && !info->vmm;
+}
+
 static bool parse_alloc(void *ctx, const char *name, const char *value)
 {
 	struct replay_options *o = ctx;

@@ -56,4 +56,7 @@ bool replay_is_torch(const char *spec);
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands);
 void replay_options_fini(struct replay_options *o);
 
+/* Is this one of those that --alloc=all stands for, and no use on such a device? */
+bool replay_options_pass_over(const char *spec, const struct gp_device_info *info);
+
 #endif

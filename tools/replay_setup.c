@@ -224,6 +224,10 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 	config.capacity = s->environment.device.total_bytes;
 	config.inject = (struct gp_injection){ 0 };
 	r = open_sim(&config, &dev);
+	for (size_t i = 0; i < o->n_specs && r < 0; i++)
+		if (replay_options_pass_over(o->specs[i], &s->environment.device))
+			cli_note("%s: left out: %s maps no memory", o->specs[i],
+				 s->environment.device.name);
 	for (size_t j = 0; j < s->n_jobs && r < 0; j++) {
 		struct gp_env env;
 
@@ -231,7 +235,8 @@ static int try_specs(struct replay_setup *s, const struct replay_options *o)
 				      (enum gp_threads_mode)o->threads_mode, &env);
 		env.placement = &no_placement;
 		for (size_t i = 0; i < o->n_specs && r < 0; i++)
-			r = try_alloc(o->specs[i], dev, &env);
+			if (!replay_options_pass_over(o->specs[i], &s->environment.device))
+				r = try_alloc(o->specs[i], dev, &env);
 		for (size_t i = 0; i < o->n_wraps && r < 0; i++)
 			r = try_wrap(o->wraps[i], dev, &env);
 	}
