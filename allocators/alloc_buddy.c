@@ -401,6 +401,8 @@ static GP_NOINLINE int buddy_obtain(struct gp_allocator *a, unsigned order, uint
 	r = buddy_take_over(b, stream);
 	if (!r && (*unit = buddy_find_own(b, order, stream, have)) != GP_BITSET_NONE)
 		return 0;
+	if (r >= 0 && gp_is_sparing(a))
+		return GP_NOMEM;
 	if (r >= 0)
 		r = buddy_grow(b, order, stream);
 	if (r > 0) {

@@ -173,7 +173,7 @@ static GP_NOINLINE int fixed_obtain(struct fixed *f, uint32_t stream, uint32_t *
 		r = fixed_steal(f, stream, out);
 		if (r <= 0)
 			return r;
-		if (f->when_empty != FIXED_GROW)
+		if (f->when_empty != FIXED_GROW || gp_is_sparing(f->pool.a))
 			return GP_NOMEM;
 		r = fixed_add_slab(f, stream);
 		if (r)
@@ -215,7 +215,7 @@ static int fixed_alloc(struct gp_allocator *a, const struct gp_request *req, str
 			r = fixed_obtain(f, stream, &block);
 	}
 	if (GP_UNLIKELY(r)) {
-		if (r > 0 && f->when_empty == FIXED_DEVICE)
+		if (r > 0 && f->when_empty == FIXED_DEVICE && !(fits && gp_is_sparing(a)))
 			return gp_alloc(f->device, req, out);
 		return r == GP_NOMEM && f->when_empty == FIXED_REFUSE ? GP_REFUSED : r;
 	}

@@ -150,6 +150,8 @@ struct gp_env {
 	unsigned arenas;       /* instances that they are spread over; 0: one each */
 	unsigned share;        /* this instance is one of so many: of what it preallocates it
 				* takes that part; 0 and 1: all */
+	const bool *sparing;   /* NULL, or: while true, what is held must do: out of memory
+				* instead of growing, and nothing goes back to the device for that */
 	unsigned streams;      /* streams that requests name                      */
 	uint64_t typical_size; /* 90 % of the requests are at most this large     */
 	uint64_t typical_live; /* most of those alive at one moment               */
@@ -169,10 +171,17 @@ struct gp_allocator {
 	void (*completed)(void *arg, uint64_t addr, uint32_t ticket);
 	void *completed_arg;
 	struct gp_allocator *twin; /* below `threads`: the next of its instances (owned) */
+	bool sparing;              /* the same: what env.sparing points to              */
 	bool fills;                /* decorator: see gp_fills */
 	char why[240];             /* the last refusal or fault, for people */
 	_Alignas(16) unsigned char state[];
 };
+
+/* For allocators with GP_CAP_ARENAS: must what is held do? Asked before growing. */
+static inline bool gp_is_sparing(const struct gp_allocator *a)
+{
+	return a->env.sparing && *a->env.sparing;
+}
 
 /* The allocator's state; the type is the caller's to know. */
 static inline void *gp_state(const struct gp_allocator *a)

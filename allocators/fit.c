@@ -355,8 +355,12 @@ static int fit_grow_or_trim(struct gp_fit *f, uint32_t want, uint32_t units, uin
 			    uint32_t *out)
 {
 	uint64_t released = 0;
-	int r = fit_grow(f, want, stream, out);
+	int r;
 
+	/* A parent gives what it holds, and is sparing itself. */
+	if (gp_is_sparing(f->pool.a))
+		return f->pool.a->inner ? fit_grow(f, units, stream, out) : GP_NOMEM;
+	r = fit_grow(f, want, stream, out);
 	if (r > 0 && units < want)
 		r = fit_grow(f, units, stream, out);
 	if (r <= 0)

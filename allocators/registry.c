@@ -428,10 +428,12 @@ static int registry_spread(const char *spec, struct gp_allocator *first, unsigne
 			   size_t why_size)
 {
 	struct gp_allocator *last = first;
+	struct gp_env alike = first->env;
 	int r = 0;
 
+	alike.sparing = NULL; /* each has its own */
 	for (unsigned i = 1; i < n && !r; i++) {
-		r = gp_allocator_create(spec, first->dev, &first->env, &last->twin, why, why_size);
+		r = gp_allocator_create(spec, first->dev, &alike, &last->twin, why, why_size);
 		if (!r)
 			last = last->twin;
 	}
@@ -476,6 +478,9 @@ int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp
 		a->env.threads = 1;
 		a->env.share = arenas;
 	}
+	/* One of several is told when to be sparing; what it is made of, with it. */
+	if (a->env.share && !a->env.sparing)
+		a->env.sparing = &a->sparing;
 	r = registry_start(a, &a, why, why_size);
 	if (!r && arenas)
 		return registry_spread(spec, a, arenas, env, out, why, why_size);

@@ -391,13 +391,18 @@ static void threads_takes_back_before_out_of_memory(void **state)
 	pool_close(&p);
 }
 
-static uint64_t alloc_as(struct pool *p, unsigned thread, uint64_t size)
+static uint64_t alloc_on(struct pool *p, unsigned thread, uint32_t stream, uint64_t size)
 {
-	struct gp_request req = { .size = size, .thread = (uint16_t)thread };
+	struct gp_request req = { .size = size, .thread = (uint16_t)thread, .stream = stream };
 	struct gp_block block;
 
 	assert_int_equal(gp_alloc(p->a, &req, &block), 0);
 	return block.addr;
+}
+
+static uint64_t alloc_as(struct pool *p, unsigned thread, uint64_t size)
+{
+	return alloc_on(p, thread, 0, size);
 }
 
 /* The address of a block says whose it is, whoever frees it. */
@@ -424,6 +429,32 @@ static void threads_keeps_arenas_apart(void **state)
 	assert_int_equal(gp_free(p.a, two), 0);
 	assert_int_equal(gp_free(p.a, two), -EALREADY);
 	pool_close(&p);
+}
+
+/* Large blocks fill the holes that threads on the same stream left; others grow, and so do those on
+ * another stream. */
+static void threads_fill_holes_of_the_same_stream(void **state)
+{
+	static const char *const specs[] = { "segregated", "buddy", "slab", "hybrid",
+					     "hybrid:large=buddy" };
+
+	(void)state;
+	for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {
+		uint64_t hole, reserved;
+		struct pool p;
+
+		pool_open(&p, specs[i], NULL, TEST_CAPACITY, 3);
+		alloc_on(&p, 1, 5, 256);
+		hole = alloc_on(&p, 0, 5, 8 * GP_MIB);
+		assert_int_equal(gp_free(p.a, hole), 0);
+		reserved = pool_usage(&p).reserved_bytes;
+		assert_true(alloc_on(&p, 1, 5, 8 * GP_MIB) == hole);
+		assert_int_equal(pool_usage(&p).reserved_bytes, reserved);
+		assert_int_equal(gp_free(p.a, hole), 0);
+		assert_true(alloc_on(&p, 2, 6, 8 * GP_MIB) != hole);
+		assert_int_equal(pool_usage(&p).event_waits, 0);
+		pool_close(&p);
+	}
 }
 
 /* Small blocks of the device's own lie in pages that arenas share. */
@@ -630,6 +661,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads_refuses_bad_frees),
 		cmocka_unit_test(threads_takes_back_before_out_of_memory),
 		cmocka_unit_test(threads_keeps_arenas_apart),
+		cmocka_unit_test(threads_fill_holes_of_the_same_stream),
 		cmocka_unit_test(threads_finds_blocks_in_shared_pages),
 		cmocka_unit_test(threads_shares_what_is_preallocated),
 		cmocka_unit_test(threads_asks_other_arenas),
