@@ -12,8 +12,8 @@
  *              the stream-ordered pool merely keeps does not count.
  * Errors       out of memory is GP_NOMEM. Everything else is a negative errno, with CUDA's own name
  *              in gp_device_error(). The runtime's last error is cleared each time; errors that
- *              destroy the context (an illegal address in a kernel) come back at every call, and
- *              are reported each time.
+ *              destroy the context (an illegal address in a kernel) come back at every call, also
+ *              at those of the driver that would not notice, and are reported each time.
  * Observer     hears of reservations and mappings, not of the pool, whose ranges nobody knows
  * Threads      one lock for the books and one for streams and events; none is held over a call that
  *              reserves or maps. What goes is reported before the driver can hand it out again.
@@ -46,6 +46,41 @@ static int cuda_errno(cudaError_t e)
 	}
 }
 
+/* After these, says the runtime's documentation, "any further CUDA work will return the same error". */
+static bool cuda_is_final(cudaError_t e)
+{
+	switch (e) {
+	case cudaErrorIllegalAddress:
+	case cudaErrorLaunchTimeout:
+	case cudaErrorAssert:
+	case cudaErrorHardwareStackError:
+	case cudaErrorIllegalInstruction:
+	case cudaErrorMisalignedAddress:
+	case cudaErrorInvalidAddressSpace:
+	case cudaErrorInvalidPc:
+	case cudaErrorLaunchFailure:
+		return true;
+	default:
+		return false;
+	}
+}
+
+void gp_cuda_note(struct gp_cuda *cu, cudaError_t e)
+{
+	if (cuda_is_final(e))
+		atomic_store(&cu->ended_by, (int)e);
+}
+
+int gp_cuda_alive(struct gp_cuda *cu)
+{
+	cudaError_t e = (cudaError_t)atomic_load_explicit(&cu->ended_by, memory_order_relaxed);
+
+	if (GP_LIKELY(e == cudaSuccess))
+		return 0;
+	return gp_device_fault(&cu->base, -EIO, "the context was destroyed before: %s (%s)",
+			       cudaGetErrorName(e), cudaGetErrorString(e));
+}
+
 int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call)
 {
 	if (GP_LIKELY(e == cudaSuccess))
@@ -53,6 +88,7 @@ int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call)
 	(void)cudaGetLastError(); /* else the next call of anybody would report it again */
 	if (e == cudaErrorMemoryAllocation)
 		return GP_NOMEM;
+	gp_cuda_note(gp_cuda_of(dev), e);
 	return gp_device_fault(dev, cuda_errno(e), "%s: %s (%s)", call, cudaGetErrorName(e),
 			       cudaGetErrorString(e));
 }

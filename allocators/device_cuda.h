@@ -105,7 +105,8 @@ struct gp_cuda {
 	struct gp_cuda_lulls lulls;
 	struct gp_cuda_probe probe;
 	CUmemAllocationProp prop;
-	uint64_t capacity; /* 0: no limit but the card's */
+	_Atomic int ended_by; /* cudaError_t that destroyed the context; 0: it is there */
+	uint64_t capacity;    /* 0: no limit but the card's */
 
 	pthread_mutex_t books;
 	uint64_t held;                     /* counted against capacity */
@@ -128,6 +129,10 @@ static inline struct gp_cuda *gp_cuda_of(struct gp_device *dev)
 /* The result of a runtime call, as this project's: out of memory is GP_NOMEM, the last error is
  * cleared. */
 int gp_cuda_result(struct gp_device *dev, cudaError_t e, const char *call);
+/* Remembers an error that destroyed the context, and says so from then on: 0, or a fault. The runtime
+ * does that by itself; of the driver, cuMemCreate and cuMemMap go on as if nothing had happened. */
+void gp_cuda_note(struct gp_cuda *cu, cudaError_t e);
+int gp_cuda_alive(struct gp_cuda *cu);
 /* Takes bytes from the capacity, before the driver is asked; GP_NOMEM. And gives them back. */
 int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes);
 void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes);
@@ -188,7 +193,8 @@ int gp_cuda_lull_ns(struct gp_device *dev, unsigned slot, uint64_t *ns);
 int gp_cuda_probe(struct gp_device *dev, struct gp_probe *p);
 void gp_cuda_probe_fini(struct gp_cuda *cu);
 
-/* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it. */
+/* device_cuda_vmm.c, for all that calls the driver. A thread needs a context for it, one that has
+ * not been destroyed. */
 int gp_cuda_bind_thread(struct gp_device *dev);
 /* Forgets all mappings and handles. */
 void gp_cuda_fini_vmm(struct gp_cuda *cu);

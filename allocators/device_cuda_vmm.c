@@ -27,6 +27,7 @@ int gp_cuda_drv_result(struct gp_cuda *cu, CUresult e, const char *call)
 		return 0;
 	if (e == CUDA_ERROR_OUT_OF_MEMORY)
 		return GP_NOMEM;
+	gp_cuda_note(cu, (cudaError_t)e); /* the same numbers */
 	if (!cu->drv.error_name || cu->drv.error_name(e, &name) != CUDA_SUCCESS || !name)
 		name = "unknown error";
 	return gp_device_fault(&cu->base, e == CUDA_ERROR_INVALID_VALUE ? -EINVAL : -EIO,
@@ -36,8 +37,11 @@ int gp_cuda_drv_result(struct gp_cuda *cu, CUresult e, const char *call)
 int gp_cuda_bind_thread(struct gp_device *dev)
 {
 	static _Thread_local bool bound;
-	int r = bound ? 0 : gp_cuda_result(dev, cudaSetDevice(0), "cudaSetDevice");
+	int r = gp_cuda_alive(gp_cuda_of(dev));
 
+	if (r || bound)
+		return r;
+	r = gp_cuda_result(dev, cudaSetDevice(0), "cudaSetDevice");
 	bound = !r;
 	return r;
 }
