@@ -62,6 +62,9 @@ enum gp_cap {
 	GP_CAP_ARENAS = 1 << 6,     /* several instances may serve one program together  */
 	GP_CAP_OFFLINE = 1 << 7,    /* wants gp_env.placement; not part of --alloc=all   */
 	GP_CAP_STITCHES = 1 << 8,   /* makes one block of several holes: needs virtual memory */
+	/* All memory is the driver's own pool's (info.async): the driver orders its reuse across
+	 * streams, and may not tell where it lies (info.async_ranges). */
+	GP_CAP_DRIVER_POOL = 1 << 9,
 };
 
 #define GP_OPTION_TEXT_MAX 96

@@ -90,7 +90,8 @@ struct gp_window {
 	uint64_t first_event, last_event;
 	uint64_t t_ns; /* of the last */
 	struct gp_span_u64 requested, granted, reserved;
-	struct gp_span_f internal, external, external_sq; /* fragmentation, 0 .. 1 */
+	struct gp_span_f internal, external,
+		external_sq; /* fragmentation, 0 .. 1; NaN: not known */
 };
 
 struct gp_oom;
@@ -161,6 +162,7 @@ struct gp_run {
 		 * is greatest (curve.h). "mean": weighted by recorded time, or by event where the
 		 * trace has no times. */
 		double internal_at_peak, internal_mean;
+		/* NaN: not known, where the driver's pool does not tell where its memory lies. */
 		double external_at_peak, external_mean;
 		double external_sq_at_peak;
 	} fragmentation;

@@ -356,7 +356,8 @@ struct gp_oom *gp_explain(const struct gp_explain *x)
 {
 	struct gp_oom *oom = calloc(1, sizeof(*oom));
 	struct explain_map map = { 0 };
-	bool known = oom && !gp_metrics_settle(x->metrics);
+	/* Without the holes there is nothing to explain. */
+	bool known = oom && !x->metrics->blind && !gp_metrics_settle(x->metrics);
 
 	if (known) {
 		explain_totals(x, oom);

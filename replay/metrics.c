@@ -17,6 +17,7 @@
  * Threads     the caller serialises
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "metrics.h"
@@ -301,8 +302,12 @@ int gp_metrics_take(struct gp_metrics *m, const struct gp_block *b, uint64_t req
 	if (GP_UNLIKELY(b->granted < requested))
 		return metrics_fault(m, -EILSEQ, "smaller than asked for", b->addr, b->granted);
 	block->tag = 0;
-	r = metrics_elsewhere(m, b->addr) ? metrics_pieces(m, b->addr, b->granted, true)
-					  : metrics_remove(m, b->addr, b->granted, &block->tag);
+	if (m->blind)
+		r = 0;
+	else if (metrics_elsewhere(m, b->addr))
+		r = metrics_pieces(m, b->addr, b->granted, true);
+	else
+		r = metrics_remove(m, b->addr, b->granted, &block->tag);
 	if (GP_UNLIKELY(r))
 		return metrics_fault(m, r == -ENOMEM ? r : -EILSEQ,
 				     "overlaps a live block, or is not reserved memory", b->addr,
@@ -326,7 +331,7 @@ int gp_metrics_give(struct gp_metrics *m, struct gp_shadow *block)
 		if (r)
 			return metrics_fault(m, r, "memory is free already", block->addr,
 					     block->granted);
-	} else {
+	} else if (!m->blind) {
 		m->fresh = (struct gp_range_entry){ block->addr, block->granted, block->tag };
 	}
 	m->requested -= block->requested;
@@ -365,6 +370,10 @@ void gp_metrics_sample(struct gp_metrics *m, uint64_t reserved, struct gp_sample
 	out->granted = m->granted;
 	out->reserved = reserved;
 	out->internal = metrics_lost((double)m->requested, (double)m->granted);
+	if (m->blind) {
+		out->external = out->external_sq = NAN;
+		return;
+	}
 	out->external = metrics_lost((double)gp_metrics_largest(m), free_bytes);
 	out->external_sq = metrics_lost(wide_double(squares), free_bytes * free_bytes);
 }

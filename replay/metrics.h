@@ -41,6 +41,7 @@ struct gp_metrics {
 	struct gp_range_entry fresh; /* the hole that came last, not in the set yet; size 0: none */
 	struct gp_wide hole_squares; /* less the one of whole_pages */
 	bool stitches;               /* to be set before anything is held */
+	bool blind; /* to be set likewise: nobody tells where memory lies, so holes are not known */
 	struct gp_range_set pages;   /* where stitches: what maps made */
 	uint64_t whole_pages;        /* bytes of those that lie in holes, each of them whole */
 	struct gp_range_set same;    /* further places of memory; tag: the first one */
@@ -53,7 +54,7 @@ struct gp_metrics {
 /* Everything measured after one event. */
 struct gp_sample {
 	uint64_t requested, granted, reserved;
-	double internal, external, external_sq; /* fragmentation, 0 .. 1 */
+	double internal, external, external_sq; /* fragmentation, 0 .. 1; NaN: not known */
 };
 
 void gp_metrics_init(struct gp_metrics *m);

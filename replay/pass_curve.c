@@ -299,11 +299,20 @@ static void curve_driver(struct curve_pass *p)
 		p->s.dev->info.simulated ? d.model_ns : gp_clock_ns(p->job->clock, d.host_ticks);
 }
 
+/* Does the device keep to itself where this allocator's memory is? */
+static bool curve_blind(const struct curve_pass *p)
+{
+	const struct gp_allocator_ops *ops = gp_allocator_find(p->job->run->allocator);
+
+	return ops && ops->caps & GP_CAP_DRIVER_POOL && !p->s.dev->info.async_ranges;
+}
+
 static int curve_replay(struct curve_pass *p)
 {
 	int r = gp_session_open(p->job, &p->s);
 
 	if (!r) {
+		p->metrics.blind = curve_blind(p);
 		gp_device_observe(p->s.dev, gp_metrics_observe, &p->metrics);
 		r = gp_session_create(p->job, &p->s);
 	}

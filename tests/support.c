@@ -197,6 +197,14 @@ static int spy_create(struct gp_device *dev, uint64_t size, uint64_t *handle)
 	return r ? r : spy_of_device->real->create(dev, size, handle);
 }
 
+static int spy_async_alloc(struct gp_device *dev, struct gp_async *pool, uint64_t size,
+			   uint32_t stream, uint64_t *addr)
+{
+	int r = spy_fails(SPY_ASYNC_ALLOC);
+
+	return r ? r : spy_of_device->real->async_alloc(dev, pool, size, stream, addr);
+}
+
 static int spy_map(struct gp_device *dev, uint64_t addr, uint64_t size, uint64_t handle)
 {
 	int r = spy_fails(SPY_MAP);
@@ -269,6 +277,7 @@ void spy_attach(struct spy *spy, struct gp_device *dev)
 	spy_of_device = spy;
 	spy_ops = *dev->ops;
 	spy_ops.reserve = spy_reserve;
+	spy_ops.async_alloc = spy_async_alloc;
 	spy_ops.create = spy_create;
 	spy_ops.map = spy_map;
 	spy_ops.va_reserve = spy_va_reserve;
@@ -345,7 +354,8 @@ static const char *spy_piece_given(struct spy *spy, uint64_t addr, uint64_t size
 		v = &spy->freed.at[i];
 		if (v->addr >= addr + size)
 			break;
-		if ((v->tag & 0xff) == stream || spy->seen[stream][v->tag & 0xff] >= v->tag >> 8)
+		if (spy->driver_orders || (v->tag & 0xff) == stream ||
+		    spy->seen[stream][v->tag & 0xff] >= v->tag >> 8)
 			continue;
 		snprintf(text, sizeof(text),
 			 "0x%" PRIx64 " + %" PRIu64 " was freed on stream %u at moment %" PRIu64
@@ -432,6 +442,7 @@ void pool_open(struct pool *p, const char *spec, const char *const *wraps, uint6
 	pool_open_device(p, &cfg);
 	env.threads = threads;
 	r = gp_allocator_create(spec, p->dev, &env, &p->a, why, sizeof(why));
+	p->spy.driver_orders = !r && pool_has(p, GP_CAP_DRIVER_POOL);
 	for (; !r && wraps && *wraps; wraps++)
 		r = gp_allocator_wrap(*wraps, p->a, &p->a, why, sizeof(why));
 	if (r)
@@ -448,6 +459,7 @@ int pool_try_open(struct pool *p, const char *spec, const struct gp_device_confi
 	if (fail_hook < SPY_HOOK_N)
 		p->spy.fail_nth[fail_hook] = fail_nth;
 	r = gp_allocator_create(spec, p->dev, &test_env, &p->a, why, sizeof(why));
+	p->spy.driver_orders = !r && pool_has(p, GP_CAP_DRIVER_POOL);
 	if (r) {
 		assert_true(why[0]);
 		pool_close_device(p);

@@ -54,7 +54,15 @@ uint64_t test_intervals_bytes(const struct test_intervals *s);
 #define SPY_STREAMS 8
 
 /* What a hook of the device can be told to do instead of its work. */
-enum spy_hook { SPY_RESERVE, SPY_CREATE, SPY_MAP, SPY_VA_RESERVE, SPY_WAIT, SPY_HOOK_N };
+enum spy_hook {
+	SPY_RESERVE,
+	SPY_ASYNC_ALLOC,
+	SPY_CREATE,
+	SPY_MAP,
+	SPY_VA_RESERVE,
+	SPY_WAIT,
+	SPY_HOOK_N
+};
 
 /* Clocks: seen[to][from] is the moment up to which everything that `from` had queued is done
  * before what `to` queues from now on. Memory freed on a stream at a moment may be used on another
@@ -69,6 +77,7 @@ struct spy {
 	uint64_t now;
 	uint64_t seen[SPY_STREAMS][SPY_STREAMS];
 	uint64_t waits;
+	bool driver_orders;   /* reuse across streams is the driver's affair */
 	pthread_mutex_t lock; /* for what the device calls; spy_block_* are for one thread */
 	/* The n-th call (from 1) of this hook returns -EIO, once. 0: none. */
 	uint64_t fail_nth[SPY_HOOK_N];

@@ -296,7 +296,8 @@ static uint64_t given_back(const struct pool *p)
 	struct gp_device_stats stats;
 
 	gp_device_stats(p->dev, &stats);
-	return stats.calls[GP_CALL_RELEASE] + stats.calls[GP_CALL_UNMAP];
+	return stats.calls[GP_CALL_RELEASE] + stats.calls[GP_CALL_ASYNC_FREE] +
+	       stats.calls[GP_CALL_UNMAP];
 }
 
 /* Where the memory went back to the device the pool cannot know the address any more; with other

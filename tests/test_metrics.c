@@ -50,6 +50,30 @@ static struct gp_sample sample(struct gp_metrics *m)
 
 /* ---- by hand ---- */
 
+/* Where nobody tells where memory lies, what is live is known and what is free is not. */
+static void blind(void **state)
+{
+	struct gp_shadow a, b;
+	struct gp_metrics m;
+	struct gp_sample s;
+
+	(void)state;
+	gp_metrics_init(&m);
+	m.blind = true;
+	a = take(&m, 4096, 1024, 1000);
+	b = take(&m, 8192, 512, 500);
+	gp_metrics_sample(&m, 1 << 20, &s);
+	assert_true(s.requested == 1500 && s.granted == 1536 && s.reserved == 1 << 20);
+	NEAR(s.internal, 1 - 1500.0 / 1536);
+	assert_true(isnan(s.external) && isnan(s.external_sq));
+	assert_int_equal(gp_metrics_give(&m, &a), 0);
+	gp_metrics_sample(&m, 1 << 20, &s);
+	assert_true(s.requested == 500 && s.granted == 512);
+	assert_int_equal(gp_metrics_give(&m, &b), 0);
+	assert_int_equal(gp_metrics_settle(&m), 0);
+	gp_metrics_fini(&m);
+}
+
 static void nothing(void **state)
 {
 	struct gp_metrics m;
@@ -645,6 +669,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing),
+		cmocka_unit_test(blind),
 		cmocka_unit_test(fractions),
 		cmocka_unit_test(only_joining_ranges_join),
 		cmocka_unit_test(stitched_memory_is_one_memory),

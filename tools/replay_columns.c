@@ -29,6 +29,10 @@ static double percent(double ratio, const char *sign, char *text)
 {
 	double p = ratio * 100;
 
+	if (isnan(ratio)) {
+		snprintf(text, COLUMN_TEXT, "-");
+		return NAN;
+	}
 	snprintf(text, COLUMN_TEXT, "%s%.*f %%", p > 0 ? sign : "", p < 999.95 ? 1 : 0, p);
 	return ratio;
 }

@@ -43,6 +43,7 @@ static bool append_all(struct replay_options *o)
 {
 	bool ok = true;
 
+	o->all = true;
 	for (size_t i = 0; i < gp_allocator_count() && ok; i++) {
 		const struct gp_allocator_ops *ops = gp_allocator_at(i);
 
@@ -492,6 +493,25 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 	if ((o->conf || o->torch_version) && !apply_settings(o))
 		return CLI_USAGE;
 	return -1;
+}
+
+void replay_options_fit(struct replay_options *o, const struct gp_device_info *info)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < o->n_specs; i++) {
+		const struct gp_allocator_ops *ops = gp_allocator_find(o->specs[i]);
+
+		if (o->all && !info->async && ops && ops->caps & GP_CAP_DRIVER_POOL) {
+			cli_note("%s: left out, %s has no stream-ordered allocations", ops->name,
+				 info->name);
+			continue;
+		}
+		if (o->made)
+			o->made[n] = o->made[i];
+		o->specs[n++] = o->specs[i];
+	}
+	o->n_specs = n;
 }
 
 void replay_options_fini(struct replay_options *o)

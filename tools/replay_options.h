@@ -23,6 +23,7 @@ struct replay_options {
 	struct read_options read; /* the first: READ_OPTIONS */
 	const char **specs;       /* one run each, in this order */
 	size_t n_specs;
+	bool all;         /* some of them because `all` was asked for */
 	const char *conf; /* PYTORCH_CUDA_ALLOC_CONF for each `torch` among them; NULL: none */
 	const char *torch_version; /* for the same; NULL: the newest known */
 	char **made;               /* [n_specs]: those that these two changed */
@@ -54,6 +55,8 @@ bool replay_is_torch(const char *spec);
 /* Parses argv into *o: -1 to go on, with the operands in argv[0..*n_operands-1]; else the exit
  * code. Call replay_options_fini either way. */
 int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n_operands);
+/* Of what `all` added, drops that which this device cannot do, with a note. */
+void replay_options_fit(struct replay_options *o, const struct gp_device_info *info);
 void replay_options_fini(struct replay_options *o);
 
 /* Is this one of those that --alloc=all stands for, and no use on such a device? */

@@ -316,7 +316,7 @@ static void on_replay(void *arg, const char *phase, uint64_t done, uint64_t tota
 	cli_progress(text, done, total);
 }
 
-int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o, char **paths,
+int replay_setup_prepare(struct replay_setup *s, struct replay_options *o, char **paths,
 			 size_t n_paths)
 {
 	int r;
@@ -345,8 +345,10 @@ int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o,
 		r = check_times(s, o);
 	if (r < 0)
 		r = choose_device(s, o);
-	if (r < 0)
+	if (r < 0) {
+		replay_options_fit(o, &s->environment.device);
 		r = try_specs(s, o);
+	}
 	if (r < 0)
 		r = make_folders(s, o);
 	if (r < 0 && o->json_file)

@@ -32,7 +32,7 @@ struct replay_setup {
 /* Loads the traces, opens the device, tries every allocator and creates the output folders, in
  * this order: -1 to go on, else the exit code after cli_error, and then no folder or file is left
  * behind. Call replay_setup_fini either way. */
-int replay_setup_prepare(struct replay_setup *s, const struct replay_options *o, char **paths,
+int replay_setup_prepare(struct replay_setup *s, struct replay_options *o, char **paths,
 			 size_t n_paths);
 /* Also removes the folders that were made for results that never came. */
 void replay_setup_fini(struct replay_setup *s);
