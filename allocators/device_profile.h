@@ -18,7 +18,10 @@
  *   cudaMallocAsync.warm, .cold      the pool has the memory, or asks the device for it
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
  *   sync.cold                        a pool gives memory back (release threshold 0), or is trimmed
- *   cuMem*                           virtual memory; a map is cuMemMap and cuMemSetAccess
+ *   cuMem*.held                      virtual memory, piece by piece into one range as a pool grows;
+ *                                    a map is cuMemMap and cuMemSetAccess. Without .held the rows
+ *                                    are of memory that was just given back, which from 512 MiB on
+ *                                    the driver must clear first: 8 times as long on an H200
  *   cudaMemsetAsync, memset.device   a memset of a block: what it costs the host, and how long the
  *                                    device is busy with it
  *   kernel.launch                    what launching any other work costs the host

@@ -337,7 +337,7 @@ static void sizes_between_are_interpolated(void **state)
 {
 	const struct gp_profile *p = gp_profile_builtin();
 	size_t n;
-	const struct gp_profile_row *row = gp_profile_rows(p, "cuMemCreate", &n);
+	const struct gp_profile_row *row = gp_profile_rows(p, "cuMemCreate.held", &n);
 
 	(void)state;
 	assert_true(n > 1);

@@ -61,6 +61,7 @@ struct cal {
 	uint64_t free_bytes, total_bytes;
 	uint64_t end_ns, slice_end_ns; /* when to stop: altogether, and this step */
 	uint64_t rest_ns;              /* before each call */
+	uint64_t dirty;                /* bytes given back since the last long rest */
 
 	struct cal_times *times;
 	size_t n_times, cap_times;

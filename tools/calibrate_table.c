@@ -15,10 +15,10 @@ static const struct column columns[] = {
 	{ "cudaFree", "cudaFree.held" },
 	{ "async warm", "cudaMallocAsync.warm" },
 	{ "async cold", "cudaMallocAsync.cold" },
-	{ "create", "cuMemCreate" },
-	{ "set access", "cuMemSetAccess" },
-	{ "unmap", "cuMemUnmap" },
-	{ "release", "cuMemRelease" },
+	{ "create", "cuMemCreate.held" },
+	{ "set access", "cuMemSetAccess.held" },
+	{ "unmap", "cuMemUnmap.held" },
+	{ "release", "cuMemRelease.held" },
 	{ "memset", "memset.device" },
 };
 
