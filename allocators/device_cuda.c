@@ -49,20 +49,11 @@ static int cuda_errno(cudaError_t e)
 /* After these, says the runtime's documentation, "any further CUDA work will return the same error". */
 static bool cuda_is_final(cudaError_t e)
 {
-	switch (e) {
-	case cudaErrorIllegalAddress:
-	case cudaErrorLaunchTimeout:
-	case cudaErrorAssert:
-	case cudaErrorHardwareStackError:
-	case cudaErrorIllegalInstruction:
-	case cudaErrorMisalignedAddress:
-	case cudaErrorInvalidAddressSpace:
-	case cudaErrorInvalidPc:
-	case cudaErrorLaunchFailure:
-		return true;
-	default:
-		return false;
-	}
+	return e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout ||
+	       e == cudaErrorAssert || e == cudaErrorHardwareStackError ||
+	       e == cudaErrorIllegalInstruction || e == cudaErrorMisalignedAddress ||
+	       e == cudaErrorInvalidAddressSpace || e == cudaErrorInvalidPc ||
+	       e == cudaErrorLaunchFailure;
 }
 
 void gp_cuda_note(struct gp_cuda *cu, cudaError_t e)

@@ -8,22 +8,12 @@
 #include "mirror.h"
 
 #include <math.h>
-#include <string.h>
 
-static bool mirror_preallocates(const struct gp_run *run)
-{
-	for (size_t i = 0; i < run->n_options; i++)
-		if (!strcmp(run->options[i].name, "grow"))
-			return !strcmp(run->options[i].value, "prealloc");
-	return false;
-}
-
-/* Have the driver's decisions a say in what this run holds? */
+/* Have the driver's decisions a say in what this run holds? Where a single reservation lies is no
+ * matter. */
 static bool mirror_is_drivers(const struct gp_run *run)
 {
-	uint64_t own = mirror_preallocates(run) ? 1 : 0;
-
-	return run->calls[GP_CALL_RESERVE].count > own || run->calls[GP_CALL_ASYNC_ALLOC].count;
+	return run->calls[GP_CALL_RESERVE].count > 1 || run->calls[GP_CALL_ASYNC_ALLOC].count;
 }
 
 /* As it was meant to. */

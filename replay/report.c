@@ -485,9 +485,9 @@ static json_t *report_run(const struct gp_report *report, const struct gp_run *r
 	return object;
 }
 
-static json_t *report_both(uint64_t cuda, uint64_t sim)
+static json_t *report_both(json_t *cuda, json_t *sim)
 {
-	return json_pack("{s:o, s:o}", "cuda", whole(cuda), "sim", whole(sim));
+	return json_pack("{s:o, s:o}", "cuda", cuda, "sim", sim);
 }
 
 static json_t *report_parting(const struct gp_mirror *m)
@@ -504,42 +504,42 @@ static int report_mirror_calls(const struct gp_mirror *m, json_t *calls, json_t 
 {
 	int r = json_object_set_new(ratio, "all", number(gp_mirror_ratio(m->cuda_ns, m->sim_ns)));
 
-	r |= json_object_set_new(
-		ns, "all",
-		json_pack("{s:o, s:o}", "cuda", number(m->cuda_ns), "sim", number(m->sim_ns)));
+	r |= json_object_set_new(ns, "all", report_both(number(m->cuda_ns), number(m->sim_ns)));
 	for (unsigned i = 0; i < GP_CALL_N; i++) {
 		const struct gp_call_use *a = &m->cuda->calls[i], *b = &m->sim->calls[i];
 		const char *name = gp_call_name((enum gp_call)i);
+		double times = gp_mirror_ratio(a->time_ns, b->time_ns);
 
 		if (!a->count && !b->count)
 			continue;
-		r |= json_object_set_new(calls, name, report_both(a->count, b->count));
+		r |= json_object_set_new(calls, name,
+					 report_both(whole(a->count), whole(b->count)));
 		r |= json_object_set_new(ns, name,
-					 json_pack("{s:o, s:o}", "cuda", number(a->time_ns), "sim",
-						   number(b->time_ns)));
-		r |= json_object_set_new(ratio, name,
-					 number(gp_mirror_ratio(a->time_ns, b->time_ns)));
+					 report_both(number(a->time_ns), number(b->time_ns)));
+		r |= json_object_set_new(ratio, name, number(times));
 	}
 	return r;
 }
 
 static json_t *report_mirror(const struct gp_mirror *m)
 {
+	const struct gp_run *a = m->cuda, *b = m->sim;
 	json_t *calls = json_object(), *ns = json_object(), *ratio = json_object();
 	int r = report_mirror_calls(m, calls, ns, ratio);
 	json_t *object = json_pack(
-		"{s:o, s:o, s:{s:o, s:o}, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"allocator", text(m->cuda->allocator), "spec", text(m->cuda->spec), "labels",
-		"cuda", text(m->cuda->label), "sim", text(m->sim->label), "complete", (int)m->whole,
+		"{s:o, s:o, s:o, s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"allocator", text(a->allocator), "spec", text(a->spec), "labels",
+		report_both(text(a->label), text(b->label)), "complete", (int)m->whole,
 		"memory_must_match", (int)m->must_match, "memory_equal", (int)m->memory_equal,
 		"peak_reserved_bytes",
-		report_both(m->cuda->memory.peak_reserved, m->sim->memory.peak_reserved),
+		report_both(whole(a->memory.peak_reserved), whole(b->memory.peak_reserved)),
 		"end_reserved_bytes",
-		report_both(m->cuda->memory.end_reserved, m->sim->memory.end_reserved),
+		report_both(whole(a->memory.end_reserved), whole(b->memory.end_reserved)),
 		"peak_granted_bytes",
-		report_both(m->cuda->memory.peak_granted, m->sim->memory.peak_granted), "failures",
-		report_both(m->cuda->failures.count, m->sim->failures.count), "first_difference",
-		report_parting(m), "calls", calls, "time_ns", ns, "time_ratio", ratio, "worst_call",
+		report_both(whole(a->memory.peak_granted), whole(b->memory.peak_granted)),
+		"failures", report_both(whole(a->failures.count), whole(b->failures.count)),
+		"first_difference", report_parting(m), "calls", calls, "time_ns", ns, "time_ratio",
+		ratio, "worst_call",
 		m->worst < GP_CALL_N ? text(gp_call_name(m->worst)) : json_null());
 
 	if (!r)
@@ -590,15 +590,9 @@ char *gp_report_json(const struct gp_report *report, bool one_line)
 	}
 	if (document)
 		body = json_dumps(document, flags);
-	if (body) {
-		size_t length = strlen(body);
-
-		line = malloc(length + 2);
-		if (line) {
-			memcpy(line, body, length);
-			memcpy(line + length, "\n", 2);
-		}
-	}
+	line = body ? malloc(strlen(body) + 2) : NULL;
+	if (line)
+		strcat(strcpy(line, body), "\n");
 	free(body);
 	json_decref(document);
 	return line;
