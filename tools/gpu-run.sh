@@ -87,14 +87,13 @@ job_churn_256B() {
   churn --count=1000000 --size=256 --repeat=1
 }
 
-#job scaling     1 to 16 threads, each with a job of its own, and chains    4 minutes
+#job scaling     1 to 16 threads, each with a job of its own, and chains  4 minutes
 job_scaling() {
-  local failed=0
-  for device in cuda sim; do
-    for job in each-llm_train each-llm_serve chain-llm_train; do
-      replay $device-$job --device=$device --threads=1,2,4,8,16 --threads-mode=${job%%-*} \
-        --scale-sizes=1/16 --repeat=3 "traces/${job#*-}.jsonl.gz" || failed=1
-    done
+  local failed=0 job
+  for job in cuda-each-llm_train cuda-each-llm_serve cuda-chain-llm_train sim-each-llm_train; do
+    local device=${job%%-*} trace=${job##*-} mode=${job#*-}
+    replay "$job" --device="$device" --threads=1,2,4,8,16 --threads-mode="${mode%-*}" \
+      --scale-sizes=1/16 --repeat=3 "traces/$trace.jsonl.gz" || failed=1
   done
   return $failed
 }
