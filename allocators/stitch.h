@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stitch: what the two files of the allocator `stitch` share.
+ * stitch: what the files of the allocator `stitch` share.
  *
  *   alloc_stitch.c   the ordinary path, growth, giving back
- *   stitch_views.c   blocks made of several holes
+ *   stitch_plan.c    which holes a block is made of
+ *   stitch_views.c   mapping them side by side
  */
 #ifndef GP_STITCH_H
 #define GP_STITCH_H
@@ -52,6 +53,10 @@ struct stitch {
 /* Gets whole pages of memory, in handles of at most s->handle, mapped at addr (0: the lowest place),
  * which become free; *out: the tile that has them. GP_NOMEM, -errno: nothing was got. */
 int stitch_add(struct stitch *s, uint64_t addr, uint64_t bytes, uint32_t *out);
+
+/* stitch_plan.c: chooses pieces for a block, in their order, and gets what memory is missing to them.
+ * *view: one that has them so; NULL: there is none. GP_NOMEM, -errno. */
+int stitch_choose(struct stitch *s, uint64_t size, uint64_t align, struct stitch_view **view);
 
 /* stitch_views.c */
 
