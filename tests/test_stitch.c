@@ -304,6 +304,59 @@ static void contents_are_nobody_elses(void **state)
 	pool_close(&p);
 }
 
+/* Makes views, uses them again, has too many of them and trims, whatever fails on the way. */
+static void work_whatever_fails(struct gp_allocator *a)
+{
+	uint64_t at[10] = { 0 };
+	struct gp_block block;
+
+	for (unsigned i = 0; i < 60; i++) {
+		struct gp_request req = { .size = (4 + 4 * (i * 7 % 5)) * MIB, .stream = i % 2 };
+		uint64_t *slot = &at[i * 3 % GP_ARRAY_LEN(at)];
+
+		if (*slot && gp_free(a, *slot) != -EALREADY)
+			*slot = 0;
+		if (i % 3 && !gp_alloc(a, &req, &block))
+			*slot = block.addr;
+		if (i == 40)
+			gp_trim(a, 0, NULL);
+	}
+}
+
+/* The n-th call of the driver finds no memory, or breaks and all after it, for every n. */
+static void any_call_may_fail(void **state)
+{
+	struct gp_injection inject = { 0 };
+	uint64_t *const kinds[] = { &inject.fail_call, &inject.lost_call, &inject.sticky_call };
+
+	(void)state;
+	for (size_t k = 0; k < GP_ARRAY_LEN(kinds); k++) {
+		struct gp_device_stats stats = { .failures = 1 };
+
+		for (uint64_t n = 1; stats.failures; n++) {
+			struct gp_device_config cfg = { .capacity = 96 * MIB };
+			struct gp_allocator *a = NULL;
+			struct gp_device *dev;
+			char why[160] = "";
+
+			inject = (struct gp_injection){ 0 };
+			*kinds[k] = n;
+			cfg.inject = inject;
+			assert_int_equal(gp_device_open_sim(&cfg, &dev, why, sizeof(why)), 0);
+			if (!gp_allocator_create(TIGHT ",handle=6M,views=2", dev, NULL, &a, why,
+						 sizeof(why)))
+				work_whatever_fails(a);
+			if (a && !gp_device_broken(dev) && gp_check(a, stderr))
+				fail_msg("call %" PRIu64 ": check", n);
+			gp_allocator_destroy(a);
+			gp_device_stats(dev, &stats);
+			assert_int_equal(stats.reserved_bytes, 0);
+			assert_true(n < 2000);
+			gp_device_close(dev);
+		}
+	}
+}
+
 /* A device without virtual memory is named as the reason. */
 static void needs_virtual_memory(void **state)
 {
@@ -332,6 +385,7 @@ int main(void)
 		cmocka_unit_test(trim_takes_what_a_live_view_does_not_use),
 		cmocka_unit_test(another_streams_holes_need_a_wait),
 		cmocka_unit_test(contents_are_nobody_elses),
+		cmocka_unit_test(any_call_may_fail),
 		cmocka_unit_test(needs_virtual_memory),
 	};
 
