@@ -106,6 +106,13 @@ ok $? "no colour outside a terminal"
 	has box/gpupool-out/made/raw.alloc.hgrm Percentile && has box/gpupool-out/made/raw.free.hgrm Percentile
 ok $? "the files beside the document, and no others"
 
+# A card whose driver maps no memory: the profile without those calls.
+sed '/^"cuMem.*\[$/,/^\],*$/d' "$traces/../allocators/profiles/h200.json" >plain_card.json
+run $sim --profile="$work/plain_card.json" --out=plain --json "$made"
+[ "$code" -eq 0 ] && has err 'stitch: left out: simulated NVIDIA H200 maps no memory' &&
+	! grep -q '"allocator": "stitch"' out && has out '"allocator": "hybrid"' '"allocator": "torch"'
+ok $? "all is without what needs virtual memory on such a device"
+
 # shellcheck disable=SC2086
 run $sim --out=here/there --alloc=raw "$made"
 [ "$code" -eq 0 ] && [ -s box/here/there/result.json ] && [ "$(ls -A box)" = here ]
@@ -416,6 +423,8 @@ refuses 2 '--work=recorded: .*has no times' $sim --work=recorded "$work/timeless
 refuses 2 '--on-oom=wait: expected skip or stop' --on-oom=wait "$made"
 refuses 2 'nowhere.tsv' --device=sim --profile="$work/nowhere.tsv" "$made"
 refuses 2 'made.json' --device=sim --profile="$made" "$made"
+refuses 2 '--alloc=stitch: this device maps no memory' --device=sim --profile="$work/plain_card.json" \
+	--alloc=stitch "$made"
 refuses 2 '--profile=x: a cost model is for --device=sim' --profile=x --device=cuda "$made"
 refuses 2 '--mirror: expected without --device=sim' $sim --mirror "$made"
 refuses 2 '--mirror: expected without --threads' --mirror --threads=2 "$made"
