@@ -21,25 +21,30 @@ static struct {
 	uint64_t at[4];
 	size_t n_given;
 	struct gp_usage usage;
-	uint64_t granted; /* of each block */
+	uint64_t granted[4];
 } script;
 
 static int script_alloc(struct gp_allocator *a, const struct gp_request *req, struct gp_block *out)
 {
+	size_t i = script.n_given++;
+
 	(void)a;
-	script.granted = gp_align_up(req->size, 512);
-	*out = (struct gp_block){ script.at[script.n_given++], script.granted };
+	script.granted[i] = gp_align_up(req->size, 512);
+	*out = (struct gp_block){ script.at[i], script.granted[i] };
 	script.usage.live_blocks++;
-	script.usage.granted_bytes += script.granted;
+	script.usage.granted_bytes += script.granted[i];
 	return 0;
 }
 
 static int script_free(struct gp_allocator *a, uint64_t addr)
 {
+	size_t i = 0;
+
 	(void)a;
-	(void)addr;
+	while (script.at[i] != addr)
+		i++;
 	script.usage.live_blocks--;
-	script.usage.granted_bytes -= script.granted;
+	script.usage.granted_bytes -= script.granted[i];
 	return 0;
 }
 
