@@ -27,7 +27,7 @@ job_calibrate() {
 #job tests       the GPU suite                                            60 s
 job_tests() {
   local failed=0
-  for test in device_cuda work_cuda oom_cuda "contents cuda" "check_contents cuda"; do
+  for test in device_cuda work_cuda oom_cuda "contents cuda" "check_contents cuda" "growth cuda"; do
     # shellcheck disable=SC2086
     suite "" $test || failed=1
   done
@@ -37,7 +37,7 @@ job_tests() {
 #job memcheck    the same below compute-sanitizer, but for the full card  3 minutes
 job_memcheck() {
   local failed=0
-  for test in device_cuda work_cuda "contents cuda" "check_contents cuda"; do
+  for test in device_cuda work_cuda "contents cuda" "check_contents cuda" "growth cuda"; do
     # shellcheck disable=SC2086
     suite "compute-sanitizer --tool memcheck --error-exitcode 1" $test || failed=1
   done
