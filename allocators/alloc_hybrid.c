@@ -40,7 +40,7 @@ enum hybrid_large {
 static const char *const hybrid_large_choices[] = { "fit", "buddy", NULL };
 
 struct hybrid {
-	uint64_t slab_below, buddy_above, slab_size, keep_empty, classes, chunk, min_block;
+	uint64_t slab_below, buddy_above, slab_size, keep_empty, chunk, min_block;
 	unsigned large; /* enum hybrid_large */
 	struct gp_pool_options opt;
 
@@ -171,9 +171,7 @@ static int hybrid_make_segregated(struct gp_allocator *a, const struct gp_env *e
 
 	if (h->large == HYBRID_FIT) {
 		gp_pool_spec(&h->opt, "segregated", "chunk", base, sizeof(base));
-		snprintf(spec, sizeof(spec), "%s,classes=%llu", base,
-			 (unsigned long long)h->classes);
-		return gp_allocator_create(spec, a->dev, env, &h->segregated, a->why,
+		return gp_allocator_create(base, a->dev, env, &h->segregated, a->why,
 					   sizeof(a->why));
 	}
 	gp_pool_spec(&h->opt, "buddy", "arena", base, sizeof(base));
@@ -181,9 +179,8 @@ static int hybrid_make_segregated(struct gp_allocator *a, const struct gp_env *e
 	r = gp_allocator_create(spec, a->dev, env, &h->buddy, a->why, sizeof(a->why));
 	if (r)
 		return r;
-	snprintf(spec, sizeof(spec), "segregated:classes=%llu,chunk=%llu,streams=%s",
-		 (unsigned long long)h->classes, (unsigned long long)h->chunk,
-		 gp_stream_rule_choices[h->opt.streams]);
+	snprintf(spec, sizeof(spec), "segregated:chunk=%llu,streams=%s",
+		 (unsigned long long)h->chunk, gp_stream_rule_choices[h->opt.streams]);
 	return gp_allocator_create_under(spec, h->buddy, &h->segregated, a->why, sizeof(a->why));
 }
 
@@ -252,14 +249,6 @@ static const struct gp_option hybrid_options[] = {
 	  .offset = offsetof(struct hybrid, keep_empty),
 	  .default_text = "1",
 	  .max = 1024 },
-	{ .name = "classes",
-	  .help = "size classes in each doubling, above the slab tier",
-	  .type = GP_OPTION_COUNT,
-	  .offset = offsetof(struct hybrid, classes),
-	  .default_text = "32",
-	  .min = 1,
-	  .max = 32,
-	  .pow2 = true },
 	{ .name = "buddy_above",
 	  .help = "large=buddy: larger requests go to the buddy tier",
 	  .type = GP_OPTION_SIZE,

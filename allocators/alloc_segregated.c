@@ -30,12 +30,12 @@ static int seg_free(struct gp_allocator *a, uint64_t addr)
 
 static const struct gp_option seg_options[] = {
 	{ .name = "classes",
-	  .help = "size classes in each doubling",
+	  .help = "coalesce=false: size classes in each doubling",
 	  .type = GP_OPTION_COUNT,
 	  .offset = offsetof(struct seg, fit.classes),
-	  .default_text = "32",
+	  .default_text = "8",
 	  .min = 1,
-	  .max = 1 << GP_BINS_LG_STEPS_MAX,
+	  .max = 1 << GP_BINS_LG_STEPS,
 	  .pow2 = true },
 	{ .name = "fit",
 	  .help = "which block of a class is taken",

@@ -275,7 +275,7 @@ static int stitch_check(const struct gp_allocator *a, FILE *why)
 
 	if (!r)
 		r = stitch_check_views(s, &in_views, why);
-	for (uint32_t n = 1; n < s->fit.t.n; n++)
+	for (uint32_t n = s->fit.t.first; n < s->fit.t.n; n++)
 		if (s->fit.t.tiles[n].state == GP_TILE_PART)
 			in_parts += s->fit.t.tiles[n].units;
 	if (r || (in_views == in_parts && s->fit.granted_units <= s->peak_units))

@@ -10,6 +10,10 @@
 /* What small blocks take from main at once: a page, so that an empty one can go back to the device. */
 #define FIT_CHUNK ((uint32_t)(2 * GP_MIB >> GP_TILE_LG_UNIT))
 
+/* Small blocks may have this share of what is held before what is quick is joined: joining all for one
+ * request of a new size, and cutting it again for the next, is most of the work on small blocks. */
+#define FIT_LG_SMALL_SHARE 10
+
 int gp_fit_know(struct gp_fit *f, uint32_t stream)
 {
 	struct gp_quick **quick;
@@ -37,11 +41,13 @@ static inline enum gp_fit_part fit_part(const struct gp_tile *tile)
 	return tile->state & GP_TILE_SMALL ? GP_FIT_SMALL : GP_FIT_MAIN;
 }
 
-static inline uint32_t fit_find(const struct gp_fit *f, enum gp_fit_part part, uint32_t units)
+static uint32_t fit_find(struct gp_fit *f, enum gp_fit_part part, uint32_t units)
 {
-	if (GP_LIKELY(f->rule == GP_FIT_GOOD))
-		return gp_size_bins_find(&f->bins[part], &f->t, units);
-	return f->rule == GP_FIT_CLASS ? gp_size_bins_find_class(&f->bins[part], units)
+	unsigned c;
+
+	if (f->rule == GP_FIT_GOOD)
+		return gp_size_bins_find(&f->bins[part], &f->t, units, &c);
+	return f->rule == GP_FIT_CLASS ? gp_size_bins_find_class(&f->bins[part], &f->t, units)
 				       : gp_size_bins_find_best(&f->bins[part], &f->t, units);
 }
 
@@ -50,24 +56,28 @@ static inline void fit_push(struct gp_fit *f, uint32_t n)
 	gp_size_bins_add(&f->bins[fit_part(&f->t.tiles[n])], &f->t, n);
 }
 
-static inline void fit_unlink(struct gp_fit *f, uint32_t n)
+static inline void fit_unlink_from(struct gp_fit *f, enum gp_fit_part part, uint32_t n)
 {
-	gp_size_bins_remove(&f->bins[fit_part(&f->t.tiles[n])], &f->t, n);
+	gp_size_bins_remove(&f->bins[part], &f->t, n);
 	if (GP_UNLIKELY(n == f->drained))
 		f->drained = GP_TILE_NIL;
 }
 
-/* Hands out the first `units` of free tile n to a stream that may use it. There is room for one. */
-static inline void fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
-				struct gp_block *out)
+static inline void fit_unlink(struct gp_fit *f, uint32_t n)
+{
+	fit_unlink_from(f, fit_part(&f->t.tiles[n]), n);
+}
+
+/* Hands out the first `units` of free tile n, in no list, to a stream that may use it; `state` is what
+ * it is then. There is room for one. */
+static inline void fit_hand_out(struct gp_fit *f, enum gp_fit_part part, uint32_t n, uint32_t units,
+				uint32_t stream, uint8_t state, struct gp_block *out)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 
-	fit_unlink(f, n);
 	if (tile->units > units)
-		fit_push(f, gp_tiling_cut(&f->t, n, units));
-	/* With coalesce=false only what is free is small. */
-	tile->state = f->coalesce ? tile->state - GP_TILE_FREE + GP_TILE_USED : GP_TILE_USED;
+		gp_size_bins_add(&f->bins[part], &f->t, gp_tiling_cut(&f->t, n, units));
+	tile->state = state;
 	tile->streams = (uint16_t)stream;
 	gp_tile_index_add(&f->t.index, f->t.tiles, n);
 	f->live++;
@@ -79,7 +89,8 @@ static inline void fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, ui
 void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
 		     struct gp_block *out)
 {
-	fit_hand_out(f, n, units, stream, out);
+	fit_unlink(f, n);
+	fit_hand_out(f, GP_FIT_MAIN, n, units, stream, GP_TILE_USED, out);
 }
 
 /* ---- joining ---- */
@@ -89,41 +100,53 @@ static struct gp_stream_users fit_users(const struct gp_tile *tile)
 	return (struct gp_stream_users){ tile->streams, tile->epoch };
 }
 
+/* Two tiles that become one have users of different streams. */
+static GP_NOINLINE void fit_join_users(struct gp_fit *f, struct gp_tile *tile,
+				       const struct gp_tile *right)
+{
+	struct gp_stream_users users =
+		gp_streams_join(&f->streams, fit_users(tile), fit_users(right));
+
+	tile->streams = users.set;
+	tile->epoch = users.epoch;
+}
+
 /* Free tile n, in no list, takes in its right neighbour, in none either. */
 static inline void fit_swallow(struct gp_fit *f, uint32_t n)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 	const struct gp_tile *right = &f->t.tiles[tile->next];
 
-	if (GP_UNLIKELY(tile->streams != right->streams)) {
-		struct gp_stream_users users =
-			gp_streams_join(&f->streams, fit_users(tile), fit_users(right));
-
-		tile->streams = users.set;
-		tile->epoch = users.epoch;
-	} else if (right->epoch > tile->epoch) {
-		tile->epoch = right->epoch;
-	}
+	if (GP_UNLIKELY(tile->streams != right->streams))
+		fit_join_users(f, tile, right);
+	else
+		tile->epoch = right->epoch > tile->epoch ? right->epoch : tile->epoch;
 	gp_tiling_swallow(&f->t, n);
 }
 
-/* Free tile n, in no list, takes in its neighbours of the same part; returns what it became, in no
+/* Free tile n of a part, in no list, takes in its neighbours of the same; returns what it became, in no
  * list either. */
-static inline uint32_t fit_join(struct gp_fit *f, uint32_t n)
+static inline uint32_t fit_join_in(struct gp_fit *f, enum gp_fit_part part, uint32_t n)
 {
 	const struct gp_tile *tile = &f->t.tiles[n];
 	uint32_t left = tile->prev, right = tile->next;
+	uint8_t state = part == GP_FIT_SMALL ? GP_TILE_FREE | GP_TILE_SMALL : GP_TILE_FREE;
 
-	if (f->t.tiles[right].state == tile->state) {
-		fit_unlink(f, right);
+	if (f->t.tiles[right].state == state) {
+		fit_unlink_from(f, part, right);
 		fit_swallow(f, n);
 	}
-	if (f->t.tiles[left].state == tile->state) {
-		fit_unlink(f, left);
+	if (f->t.tiles[left].state == state) {
+		fit_unlink_from(f, part, left);
 		fit_swallow(f, left);
 		n = left;
 	}
 	return n;
+}
+
+static uint32_t fit_join(struct gp_fit *f, uint32_t n)
+{
+	return fit_join_in(f, fit_part(&f->t.tiles[n]), n);
 }
 
 /* Is small tile n all of the chunks around it, or as much as one? */
@@ -149,23 +172,24 @@ static GP_NOINLINE int fit_drained(struct gp_fit *f, uint32_t n)
 }
 
 /* Tile n, which is marked free but in no list, becomes so. */
-static inline int fit_release(struct gp_fit *f, uint32_t n)
+static int fit_release(struct gp_fit *f, uint32_t n)
 {
 	if (GP_LIKELY(f->coalesce || !(f->t.tiles[n].state & GP_TILE_SMALL)))
 		n = fit_join(f, n);
 	if (f->t.tiles[n].state & GP_TILE_SMALL && f->coalesce && fit_chunk_over(f, n)) {
+		f->small_units -= f->t.tiles[n].units;
 		f->t.tiles[n].state = GP_TILE_FREE;
 		n = fit_join(f, n);
 	}
 	fit_push(f, n);
-	if (GP_UNLIKELY(f->pool.a->inner) && gp_tiling_alone(&f->t, n) &&
+	if (GP_UNLIKELY(f->tier) && gp_tiling_alone(&f->t, n) &&
 	    f->t.tiles[n].state == GP_TILE_FREE)
 		return fit_drained(f, n);
 	return 0;
 }
 
 /* A block that is in the index there becomes free. */
-static inline int fit_let_go(struct gp_fit *f, uint32_t n, uint32_t slot, uint8_t state)
+static int fit_let_go(struct gp_fit *f, uint32_t n, uint32_t slot, uint8_t state)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
 
@@ -191,7 +215,7 @@ static int fit_settle(struct gp_fit *f, uint32_t n)
 {
 	uint32_t slot;
 
-	gp_tile_index_probe(&f->t.index, f->t.tiles, f->t.tiles[n].unit, &slot);
+	gp_tile_index_probe(&f->t.index, f->t.tiles, gp_tile_unit(&f->t.tiles[n]), &slot);
 	return fit_let_go(f, n, slot, GP_TILE_FREE | GP_TILE_SMALL);
 }
 
@@ -213,7 +237,6 @@ int gp_fit_flush(struct gp_fit *f)
  * for the last users. */
 static int fit_drop_within(struct gp_fit *f, uint32_t n, uint64_t keep, uint64_t *released)
 {
-	bool tier = f->pool.a->inner;
 	struct gp_range range;
 	uint32_t left;
 	int r = 0;
@@ -224,7 +247,7 @@ static int fit_drop_within(struct gp_fit *f, uint32_t n, uint64_t keep, uint64_t
 
 		if (!gp_pool_range_within(&f->pool, addr, addr + gp_tile_bytes(b), &range))
 			return 0;
-		if (tier)
+		if (f->tier)
 			r = gp_streams_wait_for(
 				&f->streams, fit_users(b),
 				(uint32_t)gp_range_set_at(&f->pool.ranges, range.addr)->tag);
@@ -249,7 +272,7 @@ static int fit_join_classes(struct gp_fit *f)
 {
 	int r = 0;
 
-	for (uint32_t n = 1; n < f->t.n && !r; n++) {
+	for (uint32_t n = f->t.first; n < f->t.n && !r; n++) {
 		if (f->t.tiles[n].state != (GP_TILE_FREE | GP_TILE_SMALL))
 			continue;
 		fit_unlink(f, n);
@@ -269,7 +292,7 @@ static int fit_trim(struct gp_fit *f, uint64_t keep, uint64_t *released)
 	if (!r && f->idle && f->pool.reserved_bytes > keep)
 		r = f->idle(f);
 	f->drained = GP_TILE_NIL;
-	for (uint32_t n = 1; n < f->t.n && !r; n++) {
+	for (uint32_t n = f->t.first; n < f->t.n && !r; n++) {
 		if (gp_tile_state(&f->t.tiles[n]) != GP_TILE_FREE)
 			continue;
 		f->t.tiles[n].streams = 0;
@@ -319,7 +342,6 @@ void gp_fit_add(struct gp_fit *f, struct gp_range range, uint32_t *out)
 static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t *out)
 {
 	uint64_t size = (uint64_t)units << GP_TILE_LG_UNIT, page = f->pool.page, end, need;
-	bool tier = f->pool.a->inner;
 	struct gp_range range;
 	uint32_t tail;
 	int r = gp_tiling_room(&f->t, 2);
@@ -345,7 +367,7 @@ static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t 
 	if (r)
 		return r;
 	/* Memory of the device is fresh; a parent gives what may be used on this stream. */
-	fit_add(f, range, tier ? gp_stream_bit(stream) : 0, out);
+	fit_add(f, range, f->tier ? gp_stream_bit(stream) : 0, out);
 	return 0;
 }
 
@@ -359,7 +381,7 @@ static int fit_grow_or_trim(struct gp_fit *f, uint32_t want, uint32_t units, uin
 
 	/* A parent gives what it holds, and is sparing itself. */
 	if (gp_is_sparing(f->pool.a))
-		return f->pool.a->inner ? fit_grow(f, units, stream, out) : GP_NOMEM;
+		return f->tier ? fit_grow(f, units, stream, out) : GP_NOMEM;
 	r = fit_grow(f, want, stream, out);
 	if (r > 0 && units < want)
 		r = fit_grow(f, units, stream, out);
@@ -377,8 +399,20 @@ static void fit_make_chunk(struct gp_fit *f, uint32_t n, uint32_t units, uint32_
 	if (f->t.tiles[n].units > units)
 		fit_push(f, gp_tiling_cut(&f->t, n, units));
 	f->t.tiles[n].state = GP_TILE_FREE | GP_TILE_SMALL;
+	f->small_units += f->t.tiles[n].units;
 	*out = fit_join(f, n);
 	fit_push(f, *out);
+}
+
+/* One more chunk for small blocks, where there are few and main has a hole for it. */
+static bool fit_spare_chunk(struct gp_fit *f, uint32_t *out)
+{
+	uint64_t share = f->pool.reserved_bytes >> (GP_TILE_LG_UNIT + FIT_LG_SMALL_SHARE);
+	uint32_t n = f->small_units + FIT_CHUNK <= share ? fit_find(f, GP_FIT_MAIN, FIT_CHUNK) : 0;
+
+	if (n)
+		fit_make_chunk(f, n, FIT_CHUNK, out);
+	return n;
 }
 
 /* A hole of a part for at least `units`. There is room for one more tile after it. */
@@ -386,10 +420,12 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 		      uint32_t *out)
 {
 	uint32_t want = part == GP_FIT_SMALL && units < FIT_CHUNK ? FIT_CHUNK : units;
-	int r = 0;
+	int r = gp_tiling_room(&f->t, 2);
 
+	if (r)
+		return r;
 	*out = fit_find(f, part, units);
-	if (*out)
+	if (*out || (want != units && fit_spare_chunk(f, out)))
 		return gp_tiling_room(&f->t, 1);
 	r = gp_fit_flush(f);
 	if (!r)
@@ -450,7 +486,7 @@ static int fit_obtain_class(struct gp_fit *f, uint32_t units, uint32_t stream, u
 {
 	int r = gp_tiling_room(&f->t, 1);
 
-	*out = f->bins[GP_FIT_SMALL].head[gp_size_bins_class(&f->bins[GP_FIT_SMALL], units)];
+	*out = gp_size_bins_latest(&f->bins[GP_FIT_SMALL], &f->t, gp_size_bins_class(units));
 	if (r || *out)
 		return r;
 	r = fit_obtain(f, GP_FIT_MAIN, units, stream, out);
@@ -467,7 +503,7 @@ static int fit_obtain_class(struct gp_fit *f, uint32_t units, uint32_t stream, u
 /* The upper bound of the class: with it, any block of a class serves any request of the class. */
 static uint64_t fit_round_to_class(const struct gp_fit *f, uint64_t units)
 {
-	unsigned fl = gp_floor_log2(units), lg_steps = f->bins[0].lg_steps;
+	unsigned fl = gp_floor_log2(units), lg_steps = gp_floor_log2(f->classes);
 
 	return fl > lg_steps ? gp_align_up(units, UINT64_C(1) << (fl - lg_steps)) : units;
 }
@@ -480,6 +516,7 @@ static GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request 
 	uint32_t stream = req->stream & f->stream_mask, n;
 	uint64_t align = UINT64_C(1) << gp_min_u64(req->lg_align, 63);
 	enum gp_fit_part part = units <= f->quick_units ? GP_FIT_SMALL : GP_FIT_MAIN;
+	uint8_t state;
 	int r = gp_fit_know(f, stream);
 
 	if (r)
@@ -500,25 +537,45 @@ static GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request 
 		return r;
 	if (align > GP_ALIGN)
 		n = fit_align(f, n, align);
-	fit_hand_out(f, n, (uint32_t)gp_min_u64(units, f->t.tiles[n].units), stream, out);
+	fit_unlink(f, n);
+	state = fit_part(&f->t.tiles[n]) == GP_FIT_SMALL && f->coalesce
+			? GP_TILE_USED | GP_TILE_SMALL
+			: GP_TILE_USED; /* with coalesce=false only what is free is small */
+	fit_hand_out(f, fit_part(&f->t.tiles[n]), n,
+		     (uint32_t)gp_min_u64(units, f->t.tiles[n].units), stream, state, out);
 	return 0;
 }
 
 /* From the bins, where that is all there is to do. */
-int gp_fit_alloc_cut(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
+static inline int fit_alloc(struct gp_fit *f, enum gp_fit_part part, const struct gp_request *req,
+			    struct gp_block *out)
 {
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
 	uint32_t stream = req->stream & f->stream_mask, n;
+	unsigned c;
 
-	if (GP_UNLIKELY(!f->coalesce || units > UINT32_MAX || req->lg_align > GP_TILE_LG_UNIT ||
-			gp_tiling_room(&f->t, 1)))
+	if (GP_UNLIKELY(!f->plain || units > UINT32_MAX || stream >= f->n_streams ||
+			req->lg_align > GP_TILE_LG_UNIT || gp_tiling_room(&f->t, 1)))
 		return fit_alloc_slow(f, req, out);
-	n = fit_find(f, units <= f->quick_units ? GP_FIT_SMALL : GP_FIT_MAIN, (uint32_t)units);
-	if (GP_UNLIKELY(!n || f->t.tiles[n].streams & ~(unsigned)gp_stream_bit(stream) ||
-			stream >= f->n_streams))
+	n = gp_size_bins_find(&f->bins[part], &f->t, (uint32_t)units, &c);
+	if (GP_UNLIKELY(!n || f->t.tiles[n].streams & ~(unsigned)gp_stream_bit(stream)))
 		return fit_alloc_slow(f, req, out);
-	fit_hand_out(f, n, (uint32_t)units, stream, out);
+	gp_size_bins_pop(&f->bins[part], &f->t, c);
+	if (GP_UNLIKELY(n == f->drained))
+		f->drained = GP_TILE_NIL;
+	fit_hand_out(f, part, n, (uint32_t)units, stream,
+		     part == GP_FIT_SMALL ? GP_TILE_USED | GP_TILE_SMALL : GP_TILE_USED, out);
 	return 0;
+}
+
+int gp_fit_alloc_small(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
+{
+	return fit_alloc(f, GP_FIT_SMALL, req, out);
+}
+
+int gp_fit_alloc_main(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
+{
+	return fit_alloc(f, GP_FIT_MAIN, req, out);
 }
 
 /* No block in use starts here. Below a parent it may be one that the parent gave to somebody else, but
@@ -527,18 +584,30 @@ static GP_NOINLINE int fit_refuse(struct gp_fit *f, uint32_t n, uint64_t addr)
 {
 	if (gp_tile_state(&f->t.tiles[n]) == GP_TILE_QUICK)
 		return -EALREADY;
-	if (f->pool.a->inner && !gp_range_set_containing(&f->pool.ranges, addr))
+	if (f->tier && !gp_range_set_containing(&f->pool.ranges, addr))
 		return gp_free(f->pool.a->inner, addr);
 	return gp_tiling_refuse(&f->t, addr);
 }
 
 int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr)
 {
-	if (GP_UNLIKELY(f->t.tiles[n].state != GP_TILE_USED))
+	struct gp_tile *tile = &f->t.tiles[n];
+
+	if (GP_UNLIKELY(tile->state != GP_TILE_USED))
 		return fit_refuse(f, n, addr);
 	f->live--;
-	f->granted_units -= f->t.tiles[n].units;
-	return fit_let_go(f, n, slot, f->coalesce ? GP_TILE_FREE : GP_TILE_FREE | GP_TILE_SMALL);
+	f->granted_units -= tile->units;
+	if (GP_UNLIKELY(!f->plain || f->tier))
+		return fit_let_go(f, n, slot,
+				  f->coalesce ? GP_TILE_FREE : GP_TILE_FREE | GP_TILE_SMALL);
+	/* The same, where that is all there is to do. */
+	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
+	tile->state = GP_TILE_FREE;
+	tile->streams = gp_stream_bit(tile->streams);
+	tile->epoch = f->streams.epoch;
+	n = fit_join_in(f, GP_FIT_MAIN, n);
+	gp_size_bins_add(&f->bins[GP_FIT_MAIN], &f->t, n);
+	return 0;
 }
 
 /* ---- the other hooks ---- */
@@ -571,14 +640,16 @@ int gp_fit_init(struct gp_allocator *a)
 	if (a->inner && !f->coalesce)
 		return gp_allocator_why(a, -EINVAL, "coalesce=false: not below a parent");
 	for (unsigned i = 0; i < GP_FIT_PARTS; i++)
-		f->bins[i].lg_steps = gp_floor_log2(f->classes);
+		gp_size_bins_init(&f->bins[i], GP_LINK_FIRST + i * GP_BINS_CLASSES);
+	f->tier = a->inner;
+	f->plain = f->coalesce && f->rule == GP_FIT_GOOD;
 	f->quick_units = f->coalesce ? (uint32_t)(f->quick >> GP_TILE_LG_UNIT) : 0;
 	f->stream_mask = gp_pool_stream(&f->pool, UINT32_MAX);
 	gp_streams_init(&f->streams, a->dev);
 	r = gp_pool_init(&f->pool, a);
 	if (r)
 		return r;
-	r = gp_tiling_init(&f->t, gp_pool_joins(&f->pool));
+	r = gp_tiling_init(&f->t, gp_pool_joins(&f->pool), GP_FIT_PARTS * GP_BINS_CLASSES);
 	if (!r)
 		r = gp_fit_know(f, 0);
 	if (r)
@@ -592,7 +663,7 @@ int gp_fit_init(struct gp_allocator *a)
 static int fit_check_tiles(const struct gp_fit *f, const char *owner,
 			   uint64_t units[GP_TILE_STATES + GP_TILE_SMALL], FILE *why)
 {
-	for (uint32_t n = 1; n < f->t.n; n++) {
+	for (uint32_t n = f->t.first; n < f->t.n; n++) {
 		const struct gp_tile *b = &f->t.tiles[n], *next = &f->t.tiles[b->next];
 		bool small = b->state & GP_TILE_SMALL;
 
@@ -643,7 +714,7 @@ int gp_fit_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
 	const struct gp_fit *f = gp_fit_of(a);
 	int r = f->pool.unused.size ? fn(arg, f->pool.unused, false) : 0;
 
-	for (uint32_t i = 1; i < f->t.n && !r; i++) {
+	for (uint32_t i = f->t.first; i < f->t.n && !r; i++) {
 		const struct gp_tile *b = &f->t.tiles[i];
 
 		/* The first tile of a piece. */

@@ -8,8 +8,9 @@
  *             main    blocks above `quick`, cut from the smallest hole found (size_bins.h) and joined
  *                     with both neighbours as soon as they are free
  *             small   blocks to `quick` lie in chunks of their own, cut from main. Freed, they wait
- *                     whole for the next request of their size (quick.h); when none fits, all are
- *                     joined, and a chunk that is all free goes back to main
+ *                     whole for the next request of their size (quick.h); when none fits and the
+ *                     chunks come to more than 1/1024 of what is held, all are joined, and a chunk
+ *                     that is all free goes back to main
  *             streams one heap for all: a hole knows which streams may still use some of it, and
  *                     since when (streams.h); who takes from it waits for those others, if it has
  *                     not since
@@ -50,13 +51,15 @@ enum gp_fit_part {
 
 struct gp_fit {
 	/* What the owner sets before init. */
-	uint64_t classes; /* in each doubling */
+	uint64_t classes; /* coalesce=false: in each doubling */
 	uint64_t quick;   /* bytes: the largest small block */
 	unsigned rule;    /* enum gp_fit_rule */
 	bool coalesce;
 	/* NULL, or called while the device is idle and before memory goes back to it. */
 	int (*idle)(struct gp_fit *f);
 
+	bool plain;           /* as by default: good fit, coalescing */
+	bool tier;            /* below a parent */
 	uint32_t drained;     /* below a parent: the one wholly free range that is kept */
 	uint32_t stream_mask; /* 0: all requests are of stream 0 */
 	uint32_t n_streams;   /* that have lists */
@@ -64,6 +67,7 @@ struct gp_fit {
 	uint64_t live;
 	struct gp_quick **quick_of; /* [stream] */
 	uint64_t granted_units;
+	uint64_t small_units; /* in chunks of small blocks */
 	struct gp_tiling t;
 	struct gp_streams streams;
 	struct gp_pool pool;
@@ -104,7 +108,8 @@ void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stre
 int gp_fit_release(struct gp_fit *f, uint32_t n, uint32_t stream);
 
 /* For what is inline below: requests and frees that the quick lists do not serve. */
-int gp_fit_alloc_cut(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);
+int gp_fit_alloc_small(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);
+int gp_fit_alloc_main(struct gp_fit *f, const struct gp_request *req, struct gp_block *out);
 int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr);
 
 static inline int gp_fit_alloc(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
@@ -112,12 +117,13 @@ static inline int gp_fit_alloc(struct gp_fit *f, const struct gp_request *req, s
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
 	uint32_t stream = req->stream & f->stream_mask, n;
 
-	if (units > f->quick_units || GP_UNLIKELY(stream >= f->n_streams) ||
-	    GP_UNLIKELY(req->lg_align > GP_TILE_LG_UNIT))
-		return gp_fit_alloc_cut(f, req, out);
+	if (units > f->quick_units)
+		return gp_fit_alloc_main(f, req, out);
+	if (GP_UNLIKELY(stream >= f->n_streams || req->lg_align > GP_TILE_LG_UNIT))
+		return gp_fit_alloc_small(f, req, out);
 	n = gp_quick_pop(f->quick_of[stream], &f->t, (uint32_t)units);
 	if (GP_UNLIKELY(!n))
-		return gp_fit_alloc_cut(f, req, out);
+		return gp_fit_alloc_small(f, req, out);
 	f->t.tiles[n].state = GP_TILE_USED | GP_TILE_SMALL;
 	f->live++;
 	f->granted_units += units;

@@ -24,7 +24,7 @@ int gp_quick_check(const struct gp_quick *q, const struct gp_tiling *t, unsigned
 		   uint32_t stream, const char *owner, uint64_t *units, FILE *why)
 {
 	for (unsigned key = 0; key < GP_QUICK_UNITS; key++)
-		for (uint32_t n = q->head[key]; n; n = t->tiles[n].fnext) {
+		for (uint32_t n = q->head[key]; n; n = t->tiles[n].link.next) {
 			const struct gp_tile *tile = &t->tiles[n];
 
 			*units += tile->units;

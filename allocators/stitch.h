@@ -17,7 +17,7 @@ struct stitch_view {
 	struct gp_range at;
 	struct gp_range *parts; /* the home of each handle, in the order they are mapped here */
 	uint32_t n_parts;
-	uint32_t tiles; /* of its block, chained by fnext; GP_TILE_NIL: no block */
+	uint32_t tiles; /* of its block, chained by link.next; GP_TILE_NIL: no block */
 	uint64_t block; /* its address */
 	uint64_t used;  /* the clock at its last use */
 };

@@ -81,17 +81,15 @@ static int collect_tile(struct stitch *s, uint32_t n)
 
 static int collect(struct stitch *s)
 {
-	const struct gp_size_bins *bins = &s->fit.bins[GP_FIT_MAIN];
-	unsigned c = gp_size_bins_class(bins, PIECE_MIN >> GP_TILE_LG_UNIT);
+	struct gp_size_bins *bins = &s->fit.bins[GP_FIT_MAIN];
+	unsigned c = gp_size_bins_class(PIECE_MIN >> GP_TILE_LG_UNIT);
 	uint32_t n;
 	int r = 0;
 
 	s->n_pieces = 0;
-	for (; !r && (n = gp_size_bins_from(bins, c)); c++) {
-		c = gp_size_bins_class(bins, s->fit.t.tiles[n].units);
-		for (; n && !r; n = s->fit.t.tiles[n].fnext)
+	for (; !r && (n = gp_size_bins_from(bins, &s->fit.t, &c)); c++)
+		for (; n && !r; n = gp_size_bins_next(&s->fit.t, n))
 			r = collect_tile(s, n);
-	}
 	if (!r && s->n_pieces)
 		qsort(s->pieces, s->n_pieces, sizeof(*s->pieces), by_address);
 	return r;

@@ -10,7 +10,7 @@
  *
  * Shape       A block begins in the free end of a handle, goes on through free ones and ends in the
  *             free start of another (stitch_plan.c): none is mapped in part, but blocks share them.
- *             At home the pieces of a block are tiles in state PART, chained by fnext; freed, they are
+ *             At home the pieces of a block are tiles in state PART, chained by link.next; freed, they are
  *             free there as if they had been blocks of their own.
  *             A view stays mapped when its block is freed, and serves again where enough of its
  *             handles in a row are free.
@@ -218,7 +218,7 @@ static void give_view(struct stitch *s, struct stitch_view *v, uint32_t stream,
 	for (size_t i = 0; i < s->n_chosen; i++) {
 		*link = carve(s, &s->chosen[i], stream);
 		out->granted += gp_tile_bytes(&s->fit.t.tiles[*link]);
-		link = &s->fit.t.tiles[*link].fnext;
+		link = &s->fit.t.tiles[*link].link.next;
 	}
 	*link = GP_TILE_NIL;
 	s->fit.live++;
@@ -263,7 +263,7 @@ int stitch_free_view(struct stitch *s, uint64_t addr)
 		uint32_t n = v->tiles;
 		int r2;
 
-		v->tiles = tiles[n].fnext;
+		v->tiles = tiles[n].link.next;
 		s->fit.granted_units -= tiles[n].units;
 		r2 = gp_fit_release(&s->fit, n, tiles[n].streams);
 		r = r ? r : r2;
@@ -303,7 +303,7 @@ static uint64_t block_end(const struct stitch *s, const struct stitch_view *v)
 {
 	uint64_t end = v->block;
 
-	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].fnext)
+	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].link.next)
 		end += gp_tile_bytes(&s->fit.t.tiles[n]);
 	return end;
 }
@@ -389,7 +389,7 @@ static int check_block(const struct stitch *s, const struct stitch_view *v, uint
 {
 	uint64_t at = v->block;
 
-	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].fnext) {
+	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].link.next) {
 		const struct gp_tile *t = &s->fit.t.tiles[n];
 
 		if (t->state != GP_TILE_PART)

@@ -9,13 +9,14 @@
 
 #define INDEX_LG_FIRST 8
 #define INDEX_LG_MAX   (GP_TILE_NUMBER_BITS + 1)
-/* Up to here (256 KiB, which the cache next to a core holds) tables are at most a quarter full: a
- * second probe, which is a branch mispredicted, is rare then. */
-#define INDEX_LG_SPARSE 16
+/* A second probe is a branch mispredicted: tables that the first-level cache holds (16 KiB) are at most
+ * an eighth full, those that the second holds (256 KiB) a quarter. */
+#define INDEX_LG_SPARSEST 12
+#define INDEX_LG_SPARSE   16
 
 static uint32_t index_room(unsigned lg)
 {
-	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSE ? 4 : 2);
+	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSEST ? 8 : lg <= INDEX_LG_SPARSE ? 4 : 2);
 }
 
 static int index_resize(struct gp_tile_index *ix, const struct gp_tile *tiles, unsigned lg)

@@ -10,8 +10,8 @@
  *             in 256, and the tile has to be read anyway. Home is the top bits of
  *             key * 2^64/phi (Knuth, TAOCP vol. 3, 6.4). Removal shifts later entries back (Knuth
  *             6.4, algorithm R), so there are no tombstones and a lookup never slows down with age.
- * Cost        1.1 probes in tables up to 256 KiB, at most a quarter full: 16 to 32 bytes a key;
- *             about 1.5 in larger ones, at most half full: 8 to 16 bytes
+ * Cost        1.1 probes in tables up to 256 KiB, at most a quarter full: 16 to 32 bytes a key (up to
+ *             16 KiB twice as much); about 1.5 in larger ones, at most half full: 8 to 16 bytes
  * Limits      2^24 - 1 tiles
  * Threads     the caller serialises
  */
@@ -24,18 +24,38 @@
 #define GP_TILE_NUMBER_BITS 24
 #define GP_TILE_NUMBER_MAX  ((UINT32_C(1) << GP_TILE_NUMBER_BITS) - 1)
 
-/* 32 bytes, two to a cache line. */
+/* Neighbours in a list, as positions in the table of tiles (tiling.h). */
+struct gp_link {
+	uint32_t prev, next;
+};
+
+/* Each field is read and written alone, in its own width: a read that spans what several recent writes
+ * left has to wait until they have reached the cache, 15 cycles and more, and blocks are often freed
+ * and taken within a few. So no copies of whole tiles where it matters. */
 struct gp_tile {
-	uint64_t state : 8;    /* enum gp_tile_state */
-	uint64_t streams : 16; /* the owner's */
-	uint64_t unit : 40;    /* address / GP_ALIGN */
-	uint32_t units;        /* size / GP_ALIGN */
-	uint32_t prev, next;   /* by address */
-	uint32_t fprev, fnext; /* the owner's */
-	uint32_t epoch;        /* the owner's */
+	uint32_t unit_low;   /* of address / GP_ALIGN */
+	uint16_t streams;    /* the owner's */
+	uint8_t unit_high;   /* bits 32 to 39 */
+	uint8_t state;       /* enum gp_tile_state */
+	uint32_t units;      /* size / GP_ALIGN */
+	uint32_t epoch;      /* the owner's */
+	struct gp_link link; /* the owner's */
+	uint32_t prev, next; /* by address */
 };
 
 _Static_assert(sizeof(struct gp_tile) == 32, "two tiles a cache line");
+_Static_assert(offsetof(struct gp_tile, link) == 16, "every fourth link of the table is a tile's");
+
+static inline uint64_t gp_tile_unit(const struct gp_tile *tile)
+{
+	return (uint64_t)tile->unit_high << 32 | tile->unit_low;
+}
+
+static inline void gp_tile_set_unit(struct gp_tile *tile, uint64_t unit)
+{
+	tile->unit_low = (uint32_t)unit;
+	tile->unit_high = (uint8_t)(unit >> 32);
+}
 
 struct gp_tile_index {
 	uint32_t *table;
@@ -77,7 +97,7 @@ static inline uint32_t gp_tile_index_probe(const struct gp_tile_index *ix,
 	for (;; i = (i + 1) & ix->mask) {
 		e = ix->table[i] ^ tag;
 		*slot = i;
-		if (GP_LIKELY(e <= GP_TILE_NUMBER_MAX && tiles[e].unit == unit))
+		if (GP_LIKELY(e <= GP_TILE_NUMBER_MAX && gp_tile_unit(&tiles[e]) == unit))
 			return e;
 		if (e == tag)
 			return GP_TILE_NIL;
@@ -96,7 +116,7 @@ static inline uint32_t gp_tile_index_find(const struct gp_tile_index *ix,
 static inline void gp_tile_index_add(struct gp_tile_index *ix, const struct gp_tile *tiles,
 				     uint32_t n)
 {
-	uint64_t hash = gp_tile_index_hash(tiles[n].unit);
+	uint64_t hash = gp_tile_index_hash(gp_tile_unit(&tiles[n]));
 	uint32_t i = (uint32_t)(hash >> ix->shift);
 
 	while (ix->table[i])
@@ -112,7 +132,7 @@ static inline void gp_tile_index_remove(struct gp_tile_index *ix, const struct g
 	uint32_t i, e;
 
 	for (i = (hole + 1) & ix->mask; (e = ix->table[i]); i = (i + 1) & ix->mask) {
-		uint64_t unit = tiles[gp_tile_index_number(e)].unit;
+		uint64_t unit = gp_tile_unit(&tiles[gp_tile_index_number(e)]);
 		uint32_t home = (uint32_t)(gp_tile_index_hash(unit) >> ix->shift);
 
 		/* An entry may move back to the hole unless its home lies after it. */

@@ -11,19 +11,25 @@
 /* No address has it: the NIL tile must never be found. */
 #define TILING_NOWHERE ((UINT64_C(1) << 40) - 1)
 
-int gp_tiling_init(struct gp_tiling *t, bool joins)
+int gp_tiling_init(struct gp_tiling *t, bool joins, uint32_t n_heads)
 {
+	uint32_t first = 1 + (n_heads + 3) / 4;
 	int r;
 
-	*t = (struct gp_tiling){ .n = 1, .joins = joins };
+	*t = (struct gp_tiling){ .n = first, .first = first, .joins = joins };
 	r = gp_tile_index_init(&t->index);
 	if (!r)
 		r = gp_tiling_grow(t, 1);
-	if (!r)
-		t->tiles[GP_TILE_NIL] = (struct gp_tile){ .unit = TILING_NOWHERE };
-	else
+	if (r) {
 		gp_tiling_fini(t);
-	return r;
+		return r;
+	}
+	t->tiles[GP_TILE_NIL] = (struct gp_tile){ 0 };
+	gp_tile_set_unit(&t->tiles[GP_TILE_NIL], TILING_NOWHERE);
+	for (uint32_t i = gp_tile_link(GP_TILE_NIL); i < 4 * first; i++)
+		*gp_tiling_link(t, i) = (struct gp_link){ i, i };
+	t->tiles[GP_TILE_NIL].prev = t->tiles[GP_TILE_NIL].next = GP_TILE_NIL;
+	return 0;
 }
 
 void gp_tiling_fini(struct gp_tiling *t)
@@ -35,10 +41,12 @@ void gp_tiling_fini(struct gp_tiling *t)
 
 static int tiling_grow_tiles(struct gp_tiling *t)
 {
-	uint32_t cap = t->cap ? 2 * t->cap : TILING_FIRST;
+	uint32_t cap = t->cap ? 2 * t->cap : t->n + TILING_FIRST;
 	struct gp_tile *tiles;
 
 	if (cap > GP_TILE_NUMBER_MAX + 1)
+		cap = GP_TILE_NUMBER_MAX + 1;
+	if (t->n == cap)
 		return -ENOSPC;
 	tiles = realloc(t->tiles, cap * sizeof(*tiles));
 	if (!tiles)
@@ -69,10 +77,10 @@ uint32_t gp_tiling_last(const struct gp_tiling *t, uint64_t end)
 /* The piece that ends with `last` gets its END at addr. */
 static uint32_t tiling_close(struct gp_tiling *t, uint32_t last, uint64_t addr)
 {
-	uint32_t n = gp_tiling_record(t, (struct gp_tile){ .unit = addr >> GP_TILE_LG_UNIT,
-							   .state = GP_TILE_END,
-							   .prev = last });
+	uint32_t n = gp_tiling_record(t, addr >> GP_TILE_LG_UNIT, 0, GP_TILE_END);
 
+	t->tiles[n].prev = last;
+	t->tiles[n].next = GP_TILE_NIL;
 	t->tiles[last].next = n;
 	if (t->joins)
 		gp_tile_index_add(&t->index, t->tiles, n);
@@ -83,7 +91,8 @@ static void tiling_open(struct gp_tiling *t, uint32_t closing)
 {
 	uint32_t slot;
 
-	if (t->joins && gp_tile_index_probe(&t->index, t->tiles, t->tiles[closing].unit, &slot))
+	if (t->joins &&
+	    gp_tile_index_probe(&t->index, t->tiles, gp_tile_unit(&t->tiles[closing]), &slot))
 		gp_tile_index_remove(&t->index, t->tiles, slot);
 	gp_tiling_forget(t, closing);
 }
@@ -92,8 +101,8 @@ static void tiling_open(struct gp_tiling *t, uint32_t closing)
  * free one, which is not in the index. */
 static uint32_t tiling_first(const struct gp_tiling *t, uint64_t addr)
 {
-	for (uint32_t n = 1; n < t->n; n++)
-		if (t->tiles[n].unit == addr >> GP_TILE_LG_UNIT && !t->tiles[n].prev &&
+	for (uint32_t n = t->first; n < t->n; n++)
+		if (gp_tile_addr(&t->tiles[n]) == addr && !t->tiles[n].prev &&
 		    t->tiles[n].state != GP_TILE_DEAD)
 			return n;
 	return GP_TILE_NIL;
@@ -110,12 +119,12 @@ uint32_t gp_tiling_add(struct gp_tiling *t, struct gp_range range)
 		if (before)
 			tiling_open(t, t->tiles[before].next);
 	}
-	n = gp_tiling_record(t,
-			     (struct gp_tile){ .unit = range.addr >> GP_TILE_LG_UNIT,
-					       .units = (uint32_t)(range.size >> GP_TILE_LG_UNIT),
-					       .state = GP_TILE_USED,
-					       .prev = before,
-					       .next = after });
+	n = gp_tiling_record(t, range.addr >> GP_TILE_LG_UNIT, range.size >> GP_TILE_LG_UNIT,
+			     GP_TILE_USED);
+	t->tiles[n].streams = 0;
+	t->tiles[n].epoch = 0;
+	t->tiles[n].prev = before;
+	t->tiles[n].next = after;
 	if (after)
 		t->tiles[after].prev = n;
 	else
@@ -141,12 +150,12 @@ void gp_tiling_drop(struct gp_tiling *t, uint32_t n, struct gp_range range, uint
 		gp_tiling_forget(t, n);
 	}
 	if (tail) {
-		struct gp_tile like = tile;
-
-		like.unit = end >> GP_TILE_LG_UNIT;
-		like.units = (uint32_t)(tail >> GP_TILE_LG_UNIT);
-		like.prev = GP_TILE_NIL;
-		*right = gp_tiling_record(t, like);
+		*right = gp_tiling_record(t, end >> GP_TILE_LG_UNIT, tail >> GP_TILE_LG_UNIT,
+					  tile.state);
+		t->tiles[*right].streams = tile.streams;
+		t->tiles[*right].epoch = tile.epoch;
+		t->tiles[*right].prev = GP_TILE_NIL;
+		t->tiles[*right].next = tile.next;
 		t->tiles[tile.next].prev = *right;
 	} else if (t->tiles[tile.next].state == GP_TILE_END) {
 		tiling_open(t, tile.next);
@@ -163,7 +172,7 @@ static const char *tiling_fault(const struct gp_tiling *t, uint32_t n)
 	enum gp_tile_state state = gp_tile_state(tile);
 	bool indexed = state == GP_TILE_USED || state == GP_TILE_QUICK ||
 		       (state == GP_TILE_END && t->joins);
-	bool found = gp_tile_index_find(&t->index, t->tiles, tile->unit) == n;
+	bool found = gp_tile_index_find(&t->index, t->tiles, gp_tile_unit(tile)) == n;
 
 	if (found != indexed)
 		return indexed ? "is not in the index" : "is in the index";
@@ -171,7 +180,7 @@ static const char *tiling_fault(const struct gp_tiling *t, uint32_t n)
 		return t->tiles[tile->prev].next == n ? NULL : "closes nothing";
 	if (!tile->units)
 		return "is empty";
-	if (next->prev != n || next->unit != tile->unit + tile->units)
+	if (next->prev != n || gp_tile_unit(next) != gp_tile_unit(tile) + tile->units)
 		return "does not meet its right neighbour";
 	if (tile->prev && t->tiles[tile->prev].next != n)
 		return "does not meet its left neighbour";
@@ -180,7 +189,7 @@ static const char *tiling_fault(const struct gp_tiling *t, uint32_t n)
 
 int gp_tiling_refuse(const struct gp_tiling *t, uint64_t addr)
 {
-	for (uint32_t n = 1; n < t->n; n++) {
+	for (uint32_t n = t->first; n < t->n; n++) {
 		const struct gp_tile *tile = &t->tiles[n];
 		enum gp_tile_state state = gp_tile_state(tile);
 
@@ -202,7 +211,7 @@ int gp_tiling_complain(const struct gp_tiling *t, uint32_t n, const char *owner,
 
 int gp_tiling_check(const struct gp_tiling *t, const char *owner, FILE *why)
 {
-	for (uint32_t n = 1; n < t->n; n++) {
+	for (uint32_t n = t->first; n < t->n; n++) {
 		const char *fault = t->tiles[n].state == GP_TILE_DEAD ? NULL : tiling_fault(t, n);
 
 		if (fault)
