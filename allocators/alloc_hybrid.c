@@ -46,7 +46,8 @@ struct hybrid {
 
 	struct gp_allocator *slab, *segregated, *buddy; /* buddy: NULL with large=fit */
 	struct gp_fit *fit;                             /* segregated's */
-	uint64_t live;
+	uint64_t slab_top, fit_top;                     /* largest request of the tier */
+	uint32_t slab_units;                            /* of the fit tier, for a slab */
 };
 
 /* What a tier lacks may lie empty in the tiers below it. */
@@ -81,19 +82,13 @@ static int hybrid_alloc(struct gp_allocator *a, const struct gp_request *req, st
 	struct gp_allocator *tier = h->segregated;
 	int r;
 
-	if (req->size < h->slab_below) {
-		tier = h->slab;
-		r = tier->ops->alloc(tier, req, out);
-	} else if (GP_UNLIKELY(h->buddy && req->size > h->buddy_above)) {
-		tier = h->buddy;
-		r = tier->ops->alloc(tier, req, out);
-	} else {
+	if (req->size > h->slab_top && GP_LIKELY(req->size <= h->fit_top)) {
 		r = gp_fit_alloc(h->fit, req, out);
+	} else {
+		tier = req->size > h->slab_top ? h->buddy : h->slab;
+		r = tier->ops->alloc(tier, req, out);
 	}
-	if (GP_UNLIKELY(r > 0))
-		r = hybrid_retry(h, tier, req, out);
-	h->live += !r;
-	return r;
+	return GP_UNLIKELY(r > 0) ? hybrid_retry(h, tier, req, out) : r;
 }
 
 /* What the fit tier does not know, and what may be an object at the start of a slab, goes to the
@@ -102,14 +97,10 @@ static int hybrid_free(struct gp_allocator *a, uint64_t addr)
 {
 	struct hybrid *h = gp_state(a);
 	uint32_t slot = 0, n = gp_fit_find(h->fit, addr, &slot);
-	int r;
 
-	if (n && GP_LIKELY(addr & (h->slab_size - 1)))
-		r = gp_fit_free(h->fit, n, slot, addr);
-	else
-		r = h->slab->ops->free(h->slab, addr);
-	h->live -= !r;
-	return r;
+	if (GP_LIKELY(n && h->fit->t.tiles[n].units != h->slab_units))
+		return gp_fit_free(h->fit, n, slot, addr);
+	return h->slab->ops->free(h->slab, addr);
 }
 
 static void hybrid_usage(const struct gp_allocator *a, struct gp_usage *out)
@@ -119,19 +110,21 @@ static void hybrid_usage(const struct gp_allocator *a, struct gp_usage *out)
 
 	gp_usage(h->slab, &slab);
 	gp_usage(h->segregated, &seg);
-	if (h->buddy)
-		gp_usage(h->buddy, &buddy);
 	/* What a tier holds is granted by the one above, but not to the user. */
 	*out = (struct gp_usage){
-		.live_blocks = h->live,
+		.live_blocks =
+			slab.live_blocks + seg.live_blocks - slab.reserved_bytes / h->slab_size,
 		.granted_bytes = slab.granted_bytes + seg.granted_bytes - slab.reserved_bytes,
 		.reserved_bytes = seg.reserved_bytes,
-		.event_waits = seg.event_waits + buddy.event_waits,
+		.event_waits = seg.event_waits,
 	};
-	if (h->buddy) {
-		out->granted_bytes += buddy.granted_bytes - seg.reserved_bytes;
-		out->reserved_bytes = buddy.reserved_bytes;
-	}
+	if (!h->buddy)
+		return;
+	gp_usage(h->buddy, &buddy);
+	out->live_blocks += buddy.live_blocks - h->fit->pool.ranges.n;
+	out->granted_bytes += buddy.granted_bytes - seg.reserved_bytes;
+	out->reserved_bytes = buddy.reserved_bytes;
+	out->event_waits += buddy.event_waits;
 }
 
 static int hybrid_trim(struct gp_allocator *a, uint64_t keep, uint64_t *released)
@@ -196,6 +189,9 @@ static int hybrid_make_tiers(struct gp_allocator *a)
 	if (r)
 		return r;
 	h->fit = gp_fit_of(h->segregated);
+	h->slab_top = h->slab_below - 1;
+	h->fit_top = h->buddy ? h->buddy_above : GP_SIZE_MAX;
+	h->slab_units = (uint32_t)(h->slab_size >> GP_TILE_LG_UNIT);
 	snprintf(spec, sizeof(spec), "slab:max_object=%llu,slab=%llu,keep_empty=%llu,streams=%s",
 		 (unsigned long long)h->slab_below, (unsigned long long)h->slab_size,
 		 (unsigned long long)h->keep_empty, gp_stream_rule_choices[h->opt.streams]);
