@@ -13,7 +13,8 @@
  *              would not be written while the host waits. With more streams than the hardware has
  *              queues for (8 by default) a stream could stand behind the helper in one: then blocks
  *              are retired without the gate.
- * Threads      one lock a pool, for its helper; the list of pools is in the device's books
+ * Threads      one lock a pool, for its helper, taken before the device's books, which have the list of
+ *              pools and what each of them holds
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,7 +35,8 @@ struct gp_async {
 	PFN_cuStreamWaitValue32_v11070 wait_value;
 	_Atomic uint32_t *gate; /* host memory that the GPU reads */
 	CUdeviceptr gate_on_gpu;
-	uint64_t retired;
+	_Atomic uint64_t retired;
+	struct gp_range_set in_use; /* retired and not settled: may still be read; tag: number */
 };
 
 /* ---- pools ---- */
@@ -85,6 +87,7 @@ int gp_cuda_async_open(struct gp_device *dev, const struct gp_async_config *cfg,
 	r = pool_configure(dev, p->pool, cfg);
 	if (r)
 		goto destroy;
+	gp_range_set_init(&p->in_use);
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_mutex_lock(&cu->books);
 	p->next = cu->pools;
@@ -111,19 +114,22 @@ static void pool_unlink(struct gp_cuda *cu, const struct gp_async *p)
 	pthread_mutex_unlock(&cu->books);
 }
 
-/* Nobody waits at the gate from now on. */
-static void pool_open_gate(struct gp_async *p)
+/* Lets through what waits for this number and those before it. Never goes back. */
+static void gate_raise(struct gp_async *p, uint64_t number)
 {
-	pthread_mutex_lock(&p->lock);
-	if (p->gate)
-		atomic_store_explicit(p->gate, (uint32_t)p->retired, memory_order_release);
-	pthread_mutex_unlock(&p->lock);
+	uint32_t now, then = (uint32_t)number;
+
+	if (!p->gate)
+		return;
+	now = atomic_load(p->gate);
+	while ((int32_t)(then - now) > 0 && !atomic_compare_exchange_weak(p->gate, &now, then))
+		;
 }
 
 /* Waits, so that the memory has really gone when this returns. */
 void gp_cuda_async_close(struct gp_device *dev, struct gp_async *p)
 {
-	pool_open_gate(p);
+	gate_raise(p, p->retired);
 	(void)cudaDeviceSynchronize();
 	pool_unlink(gp_cuda_of(dev), p);
 	(void)cudaMemPoolDestroy(p->pool);
@@ -134,6 +140,7 @@ void gp_cuda_async_close(struct gp_device *dev, struct gp_async *p)
 	if (p->gate)
 		(void)cudaFreeHost((void *)(uintptr_t)p->gate);
 	(void)cudaGetLastError(); /* a lost context has failed all of these */
+	gp_range_set_fini(&p->in_use);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }
@@ -142,11 +149,34 @@ void gp_cuda_async_open_gates(struct gp_cuda *cu)
 {
 	pthread_mutex_lock(&cu->books);
 	for (struct gp_async *p = cu->pools; p; p = p->next)
-		pool_open_gate(p);
+		gate_raise(p, p->retired);
 	pthread_mutex_unlock(&cu->books);
 }
 
+const struct gp_range_entry *gp_cuda_async_holder(const struct gp_cuda *cu, uint64_t addr)
+{
+	const struct gp_range_entry *e = gp_range_set_containing(&cu->async, addr);
+
+	for (const struct gp_async *p = cu->pools; p && !e; p = p->next)
+		e = gp_range_set_containing(&p->in_use, addr);
+	return e;
+}
+
 /* ---- blocks ---- */
+
+/* The driver gave memory of retired blocks again: it knows that their uses are over. */
+static void pool_reused(struct gp_cuda *cu, struct gp_async *p, struct gp_range range)
+{
+	const struct gp_range_entry *e;
+
+	if (!p->retired)
+		return;
+	pthread_mutex_lock(&cu->books);
+	while ((e = gp_range_set_floor(&p->in_use, range.addr + range.size - 1)) &&
+	       e->addr + e->size > range.addr)
+		gp_range_set_remove(&p->in_use, e->addr, NULL);
+	pthread_mutex_unlock(&cu->books);
+}
 
 int gp_cuda_async_alloc(struct gp_device *dev, struct gp_async *pool, uint64_t size,
 			uint32_t stream, uint64_t *addr)
@@ -168,6 +198,7 @@ int gp_cuda_async_alloc(struct gp_device *dev, struct gp_async *pool, uint64_t s
 	r = gp_cuda_book(cu, &cu->async, (struct gp_range){ (uintptr_t)p, size }, bytes);
 	if (r)
 		goto release;
+	pool_reused(cu, pool, (struct gp_range){ (uintptr_t)p, size });
 	*addr = (uintptr_t)p;
 	return 0;
 release:
@@ -178,14 +209,13 @@ unclaim:
 }
 
 /* Takes the block out of the books; then it is freed on the stream. */
-static int pool_free(struct gp_cuda *cu, uint64_t addr, cudaStream_t s)
+static int pool_free(struct gp_cuda *cu, uint64_t addr, cudaStream_t s, struct gp_range_entry *e)
 {
-	struct gp_range_entry e;
-	int r = gp_cuda_unbook(cu, &cu->async, addr, "cudaFreeAsync", &e);
+	int r = gp_cuda_unbook(cu, &cu->async, addr, "cudaFreeAsync", e);
 
 	if (r)
 		return r;
-	gp_cuda_return(cu, e.tag);
+	gp_cuda_return(cu, e->tag);
 	return gp_cuda_result(&cu->base, cudaFreeAsync((void *)(uintptr_t)addr, s),
 			      "cudaFreeAsync");
 }
@@ -193,11 +223,12 @@ static int pool_free(struct gp_cuda *cu, uint64_t addr, cudaStream_t s)
 int gp_cuda_async_free(struct gp_device *dev, struct gp_async *pool, uint64_t addr, uint32_t stream)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
+	struct gp_range_entry e;
 	cudaStream_t s;
 	int r = gp_cuda_stream_handle(cu, stream, &s);
 
 	(void)pool; /* the driver knows whose it is */
-	return r ? r : pool_free(cu, addr, s);
+	return r ? r : pool_free(cu, addr, s, &e);
 }
 
 /* ---- blocks that others may still use ---- */
@@ -262,6 +293,7 @@ int gp_cuda_async_retire(struct gp_device *dev, struct gp_async *p, uint64_t add
 			 uint64_t *number)
 {
 	struct gp_cuda *cu = gp_cuda_of(dev);
+	struct gp_range_entry e;
 	cudaStream_t s;
 	int r = gp_cuda_stream_handle(cu, stream, &s);
 
@@ -272,22 +304,36 @@ int gp_cuda_async_retire(struct gp_device *dev, struct gp_async *p, uint64_t add
 	if (!r)
 		r = helper_wait(cu, p, s, p->retired + 1);
 	if (!r)
-		r = pool_free(cu, addr, p->helper);
-	if (!r)
+		r = pool_free(cu, addr, p->helper, &e);
+	if (!r) {
 		*number = ++p->retired;
-	else if (p->gate) /* the number is not given to anybody: do not wait for it */
-		atomic_store_explicit(p->gate, (uint32_t)p->retired + 1, memory_order_release);
+		/* Where that fails, the block cannot be read any more, and that is all. */
+		(void)gp_cuda_book(cu, &p->in_use, (struct gp_range){ e.addr, e.size }, *number);
+	} else {
+		gate_raise(p, p->retired + 1); /* a number that nobody will settle */
+	}
 	pthread_mutex_unlock(&p->lock);
 	return r;
 }
 
+static void pool_forget(struct gp_cuda *cu, struct gp_async *p, uint64_t number)
+{
+	const struct gp_range_entry *e;
+	uint64_t at = 0;
+
+	pthread_mutex_lock(&cu->books);
+	while ((e = gp_range_set_ceiling(&p->in_use, at))) {
+		at = e->addr + e->size;
+		if (e->tag <= number)
+			gp_range_set_remove(&p->in_use, e->addr, NULL);
+	}
+	pthread_mutex_unlock(&cu->books);
+}
+
 void gp_cuda_async_settle(struct gp_device *dev, struct gp_async *p, uint64_t number)
 {
-	(void)dev;
-	pthread_mutex_lock(&p->lock);
-	if (p->gate && (int32_t)((uint32_t)number - *p->gate) > 0)
-		atomic_store_explicit(p->gate, (uint32_t)number, memory_order_release);
-	pthread_mutex_unlock(&p->lock);
+	pool_forget(gp_cuda_of(dev), p, number);
+	gate_raise(p, number);
 }
 
 /* ---- what the pool holds ---- */

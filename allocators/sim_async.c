@@ -303,6 +303,16 @@ int gp_sim_async_order(struct gp_sim *sim, uint32_t from, uint32_t to)
 	return 0;
 }
 
+/* A synchronisation does not stop above the threshold, as a trim stops above what it is to keep: of 96
+ * MiB, 64 of them free, with 40 the H200 kept 32, where a trim to 50 kept 64. */
+static uint64_t threshold_keep(const struct gp_async *p)
+{
+	uint64_t threshold = p->cfg.threshold;
+
+	return threshold > UINT64_MAX - GP_SIM_CHUNK ? UINT64_MAX - GP_SIM_CHUNK
+						     : gp_align_down(threshold, GP_SIM_CHUNK);
+}
+
 static int pool_synced(struct gp_sim *sim, struct gp_async *p)
 {
 	int r = 0;
@@ -311,7 +321,7 @@ static int pool_synced(struct gp_sim *sim, struct gp_async *p)
 	for (uint32_t i = 0; i < p->n_lanes && !r; i++)
 		r = gp_sim_gaps_move(&p->store, &p->lanes[i].gaps, &p->ready);
 	if (!r)
-		r = gp_sim_chunks_release(sim, p, p->cfg.threshold);
+		r = gp_sim_chunks_release(sim, p, threshold_keep(p));
 	return r;
 }
 

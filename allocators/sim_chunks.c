@@ -139,7 +139,7 @@ int gp_sim_chunks_release(struct gp_sim *sim, struct gp_async *p, uint64_t keep)
 	uint64_t at = p->base, n = 0;
 	int r = 0;
 
-	while (p->reserved > keep && !r && chunk_spare(sim, p, at, nothing, &at)) {
+	while (p->reserved >= keep + GP_SIM_CHUNK && !r && chunk_spare(sim, p, at, nothing, &at)) {
 		r = chunk_unmap(sim, p, at);
 		n++;
 	}

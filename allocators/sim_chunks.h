@@ -41,7 +41,7 @@ uint64_t gp_sim_chunks_missing(const struct gp_sim *sim, uint64_t addr, uint64_t
 /* Sees to it that the range, which lies in no live block and no lane, has memory all over. GP_NOMEM:
  * the device has not enough, nothing changed; -ENOMEM. */
 int gp_sim_chunks_supply(struct gp_sim *sim, struct gp_async *p, struct gp_range range);
-/* Gives spare chunks back while more than `keep` bytes are reserved. */
+/* Gives spare chunks back as long as `keep` bytes stay reserved. */
 int gp_sim_chunks_release(struct gp_sim *sim, struct gp_async *p, uint64_t keep);
 /* Gives all back. */
 void gp_sim_chunks_drop(struct gp_sim *sim, struct gp_async *p);

@@ -87,8 +87,8 @@ ok $? "--version"
 
 run --list
 [ "$code" -eq 0 ] && [ ! -s err ] &&
-	has out '^raw ' '^fixed ' '^segregated ' '^buddy ' '^slab ' '^hybrid ' '^check ' '^fault ' \
-		'when_empty=' 'min_block=SIZE'
+	has out '^raw ' '^fixed ' '^segregated ' '^buddy ' '^slab ' '^hybrid ' '^async ' '^check ' '^fault ' \
+		'when_empty=' 'min_block=SIZE' 'follow_events=true|false'
 ok $? "--list has allocators, decorators and options"
 
 # ---- a plain replay ----
@@ -112,6 +112,12 @@ run $sim --profile="$work/plain_card.json" --out=plain --json "$made"
 [ "$code" -eq 0 ] && has err 'stitch: left out: simulated NVIDIA H200 maps no memory' &&
 	! grep -q '"allocator": "stitch"' out && has out '"allocator": "hybrid"' '"allocator": "torch"'
 ok $? "all is without what needs virtual memory on such a device"
+
+run $sim --alloc=async:threshold=1G --out=w "$made"
+[ "$code" -eq 0 ] && [ ! -s err ] && has box/w/result.json '"threshold": "1G"' '"deferred": "stream"' '"async_alloc"'
+ok $? "the driver's own pool, and what its options came to"
+refuses 2 'async:threshold=3x: threshold=3x: expected a size, or max' $sim --alloc=async:threshold=3x "$made"
+refuses 2 'expected helper or stream' $sim --alloc=async:deferred=later "$made"
 
 # shellcheck disable=SC2086
 run $sim --out=here/there --alloc=raw "$made"

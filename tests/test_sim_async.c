@@ -533,6 +533,49 @@ static void trim_gives_back_whole_free_chunks(void **state)
 	bench_close(&b);
 }
 
+static void trim_keeps_at_least_what_it_is_told(void **state)
+{
+	struct bench b = bench_open(&keep_all, 0);
+	uint64_t a = take(&b, 128, M), c;
+
+	(void)state;
+	give(&b, a, M);
+	sync_all(&b);
+	assert_int_equal(gp_device_async_trim(b.dev, b.pool, 100 * GP_MIB), 0);
+	assert_int_equal(reserved(&b), 128);
+	assert_int_equal(gp_device_async_trim(b.dev, b.pool, 50 * GP_MIB), 0);
+	assert_int_equal(reserved(&b), 64);
+	assert_int_equal(at(&b, take(&b, 20, M)), 0);
+	assert_int_equal(at(&b, take(&b, 60, M)), 20);
+	assert_int_equal(reserved(&b), 96);
+	bench_close(&b);
+
+	b = bench_open(&keep_all, 0);
+	a = take(&b, 64, M);
+	c = take(&b, 40, M);
+	give(&b, a, M);
+	sync_all(&b);
+	assert_int_equal(gp_device_async_trim(b.dev, b.pool, 0), 0);
+	assert_int_equal(reserved(&b), 64);
+	assert_int_equal(at(&b, take(&b, 30, M)), 0);
+	assert_int_equal(reserved(&b), 96);
+	assert_int_equal(at(&b, take(&b, 60, M)), 104);
+	assert_int_equal(reserved(&b), 160);
+	give(&b, c, M);
+	bench_close(&b);
+
+	/* Before it says that there is no more, a pool maps what lies free elsewhere. */
+	b = bench_open(&keep_all, 128 * GP_MIB);
+	a = take(&b, 40, M);
+	take(&b, 8, M);
+	take(&b, 40, M);
+	give(&b, a, M);
+	sync_all(&b);
+	assert_int_equal(at(&b, take(&b, 56, M)), 88);
+	assert_int_equal(reserved(&b), 128);
+	bench_close(&b);
+}
+
 /* ---- */
 
 static void bad_calls_are_refused(void **state)
@@ -590,6 +633,7 @@ int main(void)
 		cmocka_unit_test(threshold_0_gives_back_at_a_synchronisation),
 		cmocka_unit_test(threshold_is_what_stays),
 		cmocka_unit_test(trim_gives_back_whole_free_chunks),
+		cmocka_unit_test(trim_keeps_at_least_what_it_is_told),
 		cmocka_unit_test(bad_calls_are_refused),
 		cmocka_unit_test(pools_are_apart),
 	};
