@@ -245,15 +245,25 @@ static json_t *report_calls(const struct gp_run *run)
 	return calls;
 }
 
+/* How often the allocator goes to the device. */
+static double calls_per_1000_ops(const struct gp_run *run)
+{
+	uint64_t calls = run->driver.allocs + run->driver.frees + run->driver.maps +
+			 run->driver.unmaps + run->driver.syncs + run->driver.event_waits;
+
+	return run->throughput.ops ? 1000.0 * (double)calls / (double)run->throughput.ops : NAN;
+}
+
 static json_t *report_driver(const struct gp_run *run)
 {
 	bool modelled = strcmp(run->device, "sim") == 0;
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "allocs",
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "allocs",
 			 whole(run->driver.allocs), "frees", whole(run->driver.frees), "maps",
 			 whole(run->driver.maps), "unmaps", whole(run->driver.unmaps), "syncs",
 			 whole(run->driver.syncs), "event_waits", whole(run->driver.event_waits),
-			 "time_ns", whole(run->driver.time_ns), "time_source",
+			 "calls_per_1000_ops", number(calls_per_1000_ops(run)), "time_ns",
+			 whole(run->driver.time_ns), "time_source",
 			 modelled ? "modelled" : "measured", "calls", report_calls(run));
 }
 

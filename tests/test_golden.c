@@ -332,6 +332,35 @@ static void hybrid_chunks_go_back_to_large_blocks(void **state)
 	bench_close(&b);
 }
 
+/* Memory that a sawtooth gives up and wants again stays; trim, and a request that does not fit
+ * otherwise, give it back. */
+static void hybrid_does_not_thrash_the_device(void **state)
+{
+	struct bench b = bench_open("hybrid", 64 * GP_MIB);
+	struct gp_block blocks[40];
+	uint64_t calls = 0, released = 0;
+
+	(void)state;
+	for (int tooth = 0; tooth < 10; tooth++) {
+		for (int i = 0; i < 40; i++)
+			blocks[i] = take(&b, (uint64_t)(i + 1) * 32 * GP_KIB);
+		for (int i = 0; i < 40; i++)
+			give(&b, blocks[i]);
+		if (!tooth)
+			calls = driver_allocs(&b);
+	}
+	assert_true(calls > 1);
+	assert_int_equal(driver_allocs(&b), calls);
+	assert_int_equal(gp_trim(b.a, 0, &released), 0);
+	assert_int_equal(reserved(&b), 0);
+	assert_true(released >= 26 * GP_MIB);
+	/* Pages of 2 MiB: the last growth is exact where the rounded one does not fit. */
+	take(&b, 60 * GP_MIB);
+	take(&b, 4 * GP_MIB);
+	assert_int_equal(reserved(&b), 64 * GP_MIB);
+	bench_close(&b);
+}
+
 static void hybrid_with_a_buddy_sends_sizes_to_their_tiers(void **state)
 {
 	struct bench b = bench_open("hybrid:large=buddy", CAPACITY);
@@ -445,6 +474,7 @@ int main(void)
 		cmocka_unit_test(slab_colours),
 		cmocka_unit_test(hybrid_sends_sizes_to_their_tiers),
 		cmocka_unit_test(hybrid_chunks_go_back_to_large_blocks),
+		cmocka_unit_test(hybrid_does_not_thrash_the_device),
 		cmocka_unit_test(hybrid_with_a_buddy_sends_sizes_to_their_tiers),
 		cmocka_unit_test(hybrid_fits_after_tiers_give_back),
 		cmocka_unit_test(raw_shares_pages),

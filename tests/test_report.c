@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +137,9 @@ static void test_values(void **state)
 	assert_string_equal(string_at(json_object_get(run, "options"), "min_block"), "512");
 	assert_string_equal(string_at(json_object_get(run, "files"), "curve"), "buddy.curve.tsv");
 	assert_string_equal(string_at(json_object_get(run, "driver"), "time_source"), "modelled");
+	assert_true(fabs(json_number_value(json_object_get(json_object_get(run, "driver"),
+							   "calls_per_1000_ops")) -
+			 1000.0 * 7 / 40) < 1e-9);
 	failures = json_object_get(run, "failures");
 	assert_true(json_is_null(json_object_get(failures, "first_event")));
 	alloc = json_object_get(json_object_get(run, "latency_ns"), "alloc");
