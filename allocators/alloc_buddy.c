@@ -22,89 +22,27 @@
  *                       system bounded by two coalescing delays per class", SOSP 1989)
  * Invariants   1. two merged buddies of one stream never coexist inside an arena
  *              2. blocks tile what is held   3. a block is in the set that its entry says
- *                                                                 -> buddy_check() tests each
+ *                                                                 -> gp_buddy_check() tests each
  * Cost         alloc, free: O(log n) splits or merges at worst, one lookup and one bitset update
  *              each; a quick block: one of both. 8 bytes a block in a hash table in host memory
  * Waste        internal < 2x, a third on average for sizes of no pattern (Knuth 2.5, exercise 29);
  *              external: log2(largest / smallest) times the load at worst (Robson 1971)
  * Threads      one at a time
  */
-#include "order_sets.h"
-#include "streams.h"
-#include "unit_space.h"
+#include "buddy.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define BUDDY_FRESH UINT16_MAX
-#define BUDDY_NONE  GP_INDEX_NONE
 /* Where larger blocks waited to be merged too, some recordings needed up to 5 % more memory. */
 #define BUDDY_QUICK       "256K"
 #define BUDDY_QUICK_SHARE 8
-/* What the index says of a block: state, order, stream of the last user. */
-#define BUDDY_USED     0u
-#define BUDDY_MERGED   1u
-#define BUDDY_QUICKLY  2u
-#define BUDDY_LG_STATE 22
-#define BUDDY_LG_ORDER 16
-
-/* The free blocks of one stream, or fresh ones. */
-struct buddy_free {
-	struct gp_order_sets merged, quick;
-	uint64_t quick_bytes;
-};
-
-struct buddy {
-	uint64_t min_block, quick;
-	struct gp_pool pool;
-
-	struct gp_streams streams;
-	struct buddy_free **free; /* [0] fresh, [1 + stream] */
-	uint32_t n_free;
-	struct gp_unit_space space;
-	unsigned lg_min;             /* log2 of bytes */
-	unsigned n_orders;           /* the space is one block of order n_orders - 1 */
-	struct gp_addr_index blocks; /* 1 + unit -> what starts there */
-	uint64_t live, granted_bytes;
-};
 
 /* ---- blocks and free sets ---- */
-
-static uint32_t buddy_value(unsigned state, unsigned order, uint16_t stream)
-{
-	return state << BUDDY_LG_STATE | order << BUDDY_LG_ORDER | stream;
-}
-
-/* Of BUDDY_NONE: 3, which no block has. */
-static unsigned buddy_state(uint32_t value)
-{
-	return value >> BUDDY_LG_STATE;
-}
-
-static unsigned buddy_order(uint32_t value)
-{
-	return value >> BUDDY_LG_ORDER & 0x3f;
-}
-
-static uint16_t buddy_stream(uint32_t value)
-{
-	return (uint16_t)value;
-}
-
-/* What is known of the block that starts at a unit; BUDDY_NONE: none does. */
-static uint32_t buddy_at(const struct buddy *b, uint64_t unit)
-{
-	return gp_addr_index_find(&b->blocks, unit + 1);
-}
 
 static void buddy_set_value(struct buddy *b, uint64_t unit, uint32_t value)
 {
 	gp_addr_index_set(&b->blocks, gp_addr_index_probe(&b->blocks, unit + 1), value);
-}
-
-static struct buddy_free *buddy_free_of(const struct buddy *b, uint16_t stream)
-{
-	return b->free[(uint16_t)(stream + 1)];
 }
 
 /* A new free block. Room in the index is there. */
@@ -587,121 +525,6 @@ static int buddy_init(struct gp_allocator *a)
 	return r;
 }
 
-/* ---- audit and walk ---- */
-
-static int buddy_check_block(const struct buddy *b, uint64_t unit, FILE *why)
-{
-	uint32_t value = buddy_at(b, unit);
-	unsigned order = buddy_order(value);
-	const struct buddy_free *f = buddy_free_of(b, buddy_stream(value));
-	bool merged = buddy_state(value) == BUDDY_MERGED;
-	const char *what = NULL;
-
-	if (unit & ((UINT64_C(1) << order) - 1))
-		what = "is not aligned to its size";
-	else if (buddy_state(value) == BUDDY_USED)
-		return 0;
-	else if (!gp_order_sets_has(merged ? &f->merged : &f->quick, unit, order))
-		what = "is free and not in its set";
-	else if (merged && order < gp_unit_space_top(&b->space, unit) &&
-		 buddy_at(b, unit ^ (UINT64_C(1) << order)) == value)
-		what = "is free beside its free buddy";
-	if (!what)
-		return 0;
-	fprintf(why, "buddy: block %#llx of order %u %s\n",
-		(unsigned long long)gp_unit_space_addr(&b->space, unit), order, what);
-	return -EILSEQ;
-}
-
-/* Calls fn for each block that starts in a range, in order. */
-static int buddy_each(const struct buddy *b, const struct gp_range_entry *e,
-		      int (*fn)(const struct buddy *b, uint64_t unit, void *arg), void *arg)
-{
-	uint64_t unit = gp_unit_space_unit(&b->space, e->addr), end = unit + (e->size >> b->lg_min);
-	int r = 0;
-
-	/* Under vmm a range may begin in the middle of a block that starts in an earlier one. */
-	while (unit < end && !r) {
-		uint32_t value = buddy_at(b, unit);
-
-		if (value == BUDDY_NONE) {
-			unit++;
-			continue;
-		}
-		r = fn(b, unit, arg);
-		unit += UINT64_C(1) << buddy_order(value);
-	}
-	return r;
-}
-
-struct buddy_totals {
-	uint64_t live, granted, is_free, in_sets, quick, kept;
-	FILE *why;
-};
-
-static int buddy_total(const struct buddy *b, uint64_t unit, void *arg)
-{
-	struct buddy_totals *t = arg;
-	uint32_t value = buddy_at(b, unit);
-	uint64_t size = b->min_block << buddy_order(value);
-
-	t->live += buddy_state(value) == BUDDY_USED;
-	*(buddy_state(value) == BUDDY_USED ? &t->granted : &t->is_free) += size;
-	t->quick += buddy_state(value) == BUDDY_QUICKLY ? size : 0;
-	return buddy_check_block(b, unit, t->why);
-}
-
-static int buddy_check(const struct gp_allocator *a, FILE *why)
-{
-	const struct buddy *b = gp_state(a);
-	const struct gp_range_entry *e = gp_range_set_ceiling(&b->pool.ranges, 0);
-	struct buddy_totals t = { .why = why };
-	int r = 0;
-
-	for (; e && !r; e = gp_range_set_ceiling(&b->pool.ranges, e->addr + 1))
-		r = buddy_each(b, e, buddy_total, &t);
-	for (uint32_t i = 0; i < b->n_free; i++) {
-		t.in_sets += (gp_order_sets_units(&b->free[i]->merged) +
-			      gp_order_sets_units(&b->free[i]->quick))
-			     << b->lg_min;
-		t.kept += b->free[i]->quick_bytes;
-	}
-	if (r || (t.quick == t.kept && t.live == b->live && t.granted == b->granted_bytes &&
-		  t.is_free == t.in_sets && t.granted + t.is_free == b->pool.reserved_bytes))
-		return r;
-	fprintf(why, "buddy: used %llu, free %llu (%llu in sets), held %llu bytes do not add up\n",
-		(unsigned long long)t.granted, (unsigned long long)t.is_free,
-		(unsigned long long)t.in_sets, (unsigned long long)b->pool.reserved_bytes);
-	return -EILSEQ;
-}
-
-struct buddy_walk {
-	gp_walk_fn *fn;
-	void *arg;
-};
-
-static int buddy_walk_one(const struct buddy *b, uint64_t unit, void *arg)
-{
-	struct buddy_walk *w = arg;
-	uint32_t value = buddy_at(b, unit);
-	struct gp_range range = { gp_unit_space_addr(&b->space, unit),
-				  b->min_block << buddy_order(value) };
-
-	return w->fn(w->arg, range, buddy_state(value) == BUDDY_USED);
-}
-
-static int buddy_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg)
-{
-	const struct buddy *b = gp_state(a);
-	const struct gp_range_entry *e = gp_range_set_ceiling(&b->pool.ranges, 0);
-	struct buddy_walk w = { fn, arg };
-	int r = 0;
-
-	for (; e && !r; e = gp_range_set_ceiling(&b->pool.ranges, e->addr + 1))
-		r = buddy_each(b, e, buddy_walk_one, &w);
-	return r;
-}
-
 static const struct gp_option buddy_options[] = {
 	{ .name = "min_block",
 	  .help = "smallest block",
@@ -733,7 +556,7 @@ const struct gp_allocator_ops gp_buddy_ops = {
 	.alloc = buddy_alloc,
 	.free = buddy_free,
 	.usage = buddy_usage,
-	.check = buddy_check,
+	.check = gp_buddy_check,
 	.trim = buddy_trim,
-	.walk = buddy_walk,
+	.walk = gp_buddy_walk,
 };
