@@ -84,7 +84,7 @@ extern const char *const gp_grow_choices[], *const gp_stream_rule_choices[];
 #define GP_POOL_CHUNK_OPTION(owner, member, option_name)                                           \
 	{                                                                                          \
 		.name = option_name,                                                               \
-		.help = "least growth (0: a 128th of what is held, to 64 MiB)",                     \
+		.help = "least growth (0: a 128th of what is held, to 64 MiB)",                    \
 		.type = GP_OPTION_SIZE, .offset = offsetof(owner, member), .default_text = "0",    \
 		.max = GP_SIZE_MAX                                                                 \
 	}
