@@ -17,7 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TAIL_SHARE (0.5 / GP_COST_SHARES)
+/* Calls that must have been slower for a quantile to be believed. */
+#define TRUST_CALLS 10
 
 /* Which rows make which curve: call name and the open interval of sizes. */
 struct cost_rows {
@@ -26,15 +27,15 @@ struct cost_rows {
 	uint64_t assumed_ns; /* where no row is there; 0: such rows are needed */
 	bool optional;       /* the device then lacks the calls */
 	bool flat;           /* does not grow beyond the largest size measured */
-	bool shared;         /* only calls that neither open nor close a page */
+	bool shared;         /* only calls that neither open nor close a page: the faster half */
 };
 
 static const struct cost_rows cost_rows[GP_COST_N] = {
 	[GP_COST_MALLOC_SHARED] = { "cudaMalloc.held", 0, GP_MIB / 2, .flat = true,
 				    .shared = true },
-	[GP_COST_MALLOC_PAGES] = { "cudaMalloc.held", GP_MIB, UINT64_MAX, .flat = false },
+	[GP_COST_MALLOC_PAGES] = { "cudaMalloc.pair", GP_MIB, UINT64_MAX, .flat = false },
 	[GP_COST_FREE_SHARED] = { "cudaFree.held", 0, GP_MIB / 2, .flat = true, .shared = true },
-	[GP_COST_FREE_PAGES] = { "cudaFree.held", GP_MIB, UINT64_MAX, .flat = false },
+	[GP_COST_FREE_PAGES] = { "cudaFree.pair", GP_MIB, UINT64_MAX, .flat = false },
 	[GP_COST_ASYNC_WARM] = { "cudaMallocAsync.warm", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_COLD] = { "cudaMallocAsync.cold", 0, UINT64_MAX, .optional = true },
 	[GP_COST_ASYNC_FREE] = { "cudaFreeAsync.warm", 0, UINT64_MAX, .optional = true },
@@ -70,53 +71,35 @@ static double between(double a, double b, double part)
 	return a > 0 ? a * pow(b / a, part) : part * b;
 }
 
-/* The time at a quantile, 0 to 1; `tail`: of the slowest calls. */
-static double row_ns(const struct gp_profile_row *row, double at, double tail)
+/* The highest of the recorded quantiles that enough calls were slower than. */
+static double row_trust(const struct gp_profile_row *row)
+{
+	if (row->n >= 100 * TRUST_CALLS)
+		return 0.99;
+	return row->n >= 10 * TRUST_CALLS ? 0.9 : 0.5;
+}
+
+/* The time at a quantile, 0 to 1. */
+static double row_ns(const struct gp_profile_row *row, double at)
 {
 	if (at < 0.5)
 		return between((double)row->min, (double)row->p50, at / 0.5);
 	if (at < 0.9)
 		return between((double)row->p50, (double)row->p90, (at - 0.5) / 0.4);
-	if (at < 0.99)
-		return between((double)row->p90, (double)row->p99, (at - 0.9) / 0.09);
-	return at < 1 - TAIL_SHARE ? (double)row->p99 : tail;
+	return between((double)row->p90, (double)row->p99, (at - 0.9) / 0.09);
 }
 
-/* Where the middle of a share lies. */
-static double share_middle(unsigned share)
+static void curve_add(struct gp_cost_curve *c, const struct gp_profile_row *row, bool shared)
 {
-	if (share + 1 < GP_COST_SHARES)
-		return (share + 0.5) / GP_COST_SHARES;
-	return 1 - TAIL_SHARE * (share < GP_COST_SHARES ? 1.5 : 0.5);
-}
-
-static double share_part(unsigned share)
-{
-	return share + 1 < GP_COST_SHARES ? 1.0 / GP_COST_SHARES : TAIL_SHARE;
-}
-
-static double row_tail(const struct gp_profile_row *row)
-{
-	double p99 = (double)row->p99, max = (double)row->max, body = 0;
-	double n = TAIL_SHARE * (double)row->n; /* calls in the tail */
-
-	if (!row->mean)
-		return n > 1 ? (max + p99 * (n - 1)) / n : max;
-	for (unsigned i = 0; i < GP_COST_SHARES; i++)
-		body += row_ns(row, share_middle(i), 0) * share_part(i);
-	return fmin(fmax(((double)row->mean - body) / TAIL_SHARE, p99), max);
-}
-
-/* part: of the calls, the fastest that count. */
-static void curve_add(struct gp_cost_curve *c, const struct gp_profile_row *row, double part)
-{
-	double tail = row_tail(row), mean = 0;
+	double trust = shared ? 0.5 : row_trust(row), mean = 0;
 
 	if (c->n == GP_PROFILE_SIZES)
 		return;
-	for (unsigned i = 0; i <= GP_COST_SHARES; i++) {
-		c->at[c->n].ns[i] = (float)row_ns(row, part * share_middle(i), tail);
-		mean += c->at[c->n].ns[i] * share_part(i);
+	for (unsigned i = 0; i < GP_COST_SHARES; i++) {
+		double middle = (i + 0.5) / GP_COST_SHARES;
+
+		c->at[c->n].ns[i] = (float)row_ns(row, fmin(middle, trust));
+		mean += c->at[c->n].ns[i] / GP_COST_SHARES;
 	}
 	c->at[c->n].mean = (float)mean;
 	c->at[c->n].size = row->size;
@@ -130,13 +113,7 @@ static void curve_assume(struct gp_cost_curve *c, uint64_t ns)
 		.size = 1, .n = 1, .min = ns, .p50 = ns, .p90 = ns, .p99 = ns, .max = ns
 	};
 
-	curve_add(c, &row, 1);
-}
-
-/* Which part of the calls of a size opens no page, when blocks of that size fill pages. */
-static double in_page(uint64_t size)
-{
-	return 1 - (double)size / (2.0 * GP_MIB);
+	curve_add(c, &row, false);
 }
 
 int gp_profile_price(struct gp_profile *p, char *why, size_t why_size)
@@ -150,7 +127,7 @@ int gp_profile_price(struct gp_profile *p, char *why, size_t why_size)
 		c->n = 0;
 		for (; n; row++, n--) {
 			if (row->size > from->above && row->size < from->below)
-				curve_add(c, row, from->shared ? in_page(row->size) : 1);
+				curve_add(c, row, from->shared);
 		}
 		if (c->n || from->optional)
 			continue;
@@ -237,8 +214,7 @@ uint64_t gp_profile_nth_ns(const struct gp_profile *p, enum gp_cost cost, uint64
 	const struct gp_cost_curve *c = &p->curves[cost];
 	/* Multiples of the golden ratio modulo 1, from one half on: 2^32 / phi, as an odd number. */
 	uint32_t turn = UINT32_C(0x80000000) + (uint32_t)n * UINT32_C(0x9e3779b9);
-	unsigned half = (unsigned)((uint64_t)turn * 2 * GP_COST_SHARES >> 32);
-	unsigned share = half + 1 < 2 * GP_COST_SHARES ? half / 2 : GP_COST_SHARES;
+	unsigned share = (unsigned)((uint64_t)turn * GP_COST_SHARES >> 32);
 	struct place place;
 
 	if (!c->n)

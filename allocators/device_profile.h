@@ -8,13 +8,13 @@
  * profiles/h200.json, which Meson turns into C. Rows that no cost below is made of (.pair, .busy
  * and others) are for people.
  *
- *   cudaMalloc.held, cudaFree.held   among many live allocations, as in a long-lived program. The
- *                                    .pair rows take the only page of an empty context and give
- *                                    it back, which no program does all the time
- *       below 512 KiB                the cost inside a 2 MiB page that is partly used. Of 64 KiB one
- *                                    call in 32 opens a page; these, the slowest, do not count
- *       512 KiB, 1 MiB               not used: too many of these calls open a page
- *       above                        whole pages; the smallest is also what a new shared page costs
+ *   cudaMalloc.held, cudaFree.held   among many live allocations: below 512 KiB the cost inside a
+ *                                    2 MiB page that is partly used. Some of these calls open or
+ *                                    close a page: the slower half does not count
+ *   cudaMalloc.pair, cudaFree.pair   in turn: above 1 MiB the cost of whole pages where there were
+ *                                    some before, as in a program that has run for a while (the
+ *                                    .held rows go on to new addresses: 1.5 times as long at 16 and
+ *                                    32 MiB). The smallest is also what a new shared page costs
  *   cudaMallocAsync.warm, .cold      the pool has the memory, or asks the device for it
  *   cudaFreeAsync.warm, sync.warm    a pool that keeps what it has (release threshold at maximum)
  *   sync.cold                        a pool gives memory back (release threshold 0), or is trimmed
@@ -29,12 +29,13 @@
  * Charged      is not the median: a pool makes few calls, and what it waits for are the slow ones.
  *              The n-th call of a kind costs the quantile at frac(1/2 + n/phi), a sequence that
  *              fills the unit interval evenly whatever pattern the sizes have. So a run has the
- *              distribution that was measured, its sum is the mean times the calls, and a second
- *              run is the same to the nanosecond.
+ *              distribution that was measured, and a second run is the same to the nanosecond.
  * Quantiles    through min, p50, p90 and p99, straight in the logarithm of the time, since driver
- *              calls have heavy tails; kept as the levels of a hundred equal shares. Half of the
- *              last one is at p99, the other half, the tail, at what makes the mean that of the row;
- *              where that is not recorded, one call of n cost the maximum and the rest p99.
+ *              calls have heavy tails; kept as the levels of a hundred equal shares. A quantile
+ *              counts if at least ten calls were slower, p99 from 1 000 calls on; what would lie
+ *              above the highest that counts is charged as that. So neither the maximum nor the
+ *              mean plays a part: one call of 8 ms among 1 000 of 2 us is four fifths of their sum,
+ *              and says nothing of the next thousand.
  * Sizes        between two measured ones each quantile is interpolated over the logarithm of the
  *              size. Below the smallest: what that costs. Above the largest: in proportion to the
  *              size, as page tables are; shared pages, synchronisation and assumed costs stay what
@@ -91,11 +92,9 @@ struct gp_cost_curve {
 	struct {
 		uint64_t size;
 		double lg_size;
-		float mean; /* of all calls */
-		/* The i-th: of calls between quantiles i % and i + 1 %; behind them the tail, which
-		 * is the upper half of the last share. */
-		float ns[GP_COST_SHARES + 1];
-	} at[GP_PROFILE_SIZES]; /* ascending sizes */
+		float mean;               /* of all calls */
+		float ns[GP_COST_SHARES]; /* the i-th: of calls between quantiles i % and i + 1 % */
+	} at[GP_PROFILE_SIZES];           /* ascending sizes */
 };
 
 struct gp_profile {

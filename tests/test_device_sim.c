@@ -545,10 +545,10 @@ static void calls_are_counted_and_timed(void **state)
 static const struct gp_profile_row simple_rows[] = {
 	{ "cudaMalloc.held", 256, 10, 2000, 2000, 2000, 2000, 2000, 0 },
 	{ "cudaMalloc.held", GP_MIB, 10, 777000, 777000, 777000, 777000, 777000, 0 },
-	{ "cudaMalloc.held", 2 * GP_MIB, 10, 10000, 10000, 10000, 10000, 10000, 0 },
-	{ "cudaMalloc.held", 8 * GP_MIB, 10, 30000, 30000, 30000, 30000, 30000, 0 },
+	{ "cudaMalloc.pair", 2 * GP_MIB, 10, 10000, 10000, 10000, 10000, 10000, 0 },
+	{ "cudaMalloc.pair", 8 * GP_MIB, 10, 30000, 30000, 30000, 30000, 30000, 0 },
 	{ "cudaFree.held", 256, 10, 3000, 3000, 3000, 3000, 3000, 0 },
-	{ "cudaFree.held", 2 * GP_MIB, 10, 20000, 20000, 20000, 20000, 20000, 0 },
+	{ "cudaFree.pair", 2 * GP_MIB, 10, 20000, 20000, 20000, 20000, 20000, 0 },
 };
 
 static void profile_sets_costs(void **state)
