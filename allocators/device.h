@@ -292,7 +292,7 @@ void gp_device_elapse(struct gp_device *dev, uint64_t ns);
  * retire: the program is done with a block that streams nobody names may still use. It is freed on a
  * helper stream of the pool, which waits for what is queued on `stream` and until the use with this
  * number, and all before it, is said to be over: numbers rise by one from 1. settle says so, up to
- * the number; until then the contents may be read. A synchronisation of the device settles all.
+ * the number. A synchronisation of the device settles all.
  * trim: gives back free memory of which a synchronisation has shown that nobody uses it any more, as
  * long as `keep` bytes stay reserved. */
 int gp_device_async_open(struct gp_device *dev, const struct gp_async_config *cfg,

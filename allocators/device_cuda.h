@@ -151,9 +151,6 @@ int gp_cuda_stream_handle(struct gp_cuda *cu, uint32_t index, cudaStream_t *out)
 
 /* device_cuda_async.c: sets info.async. */
 void gp_cuda_async_setup(struct gp_cuda *cu);
-/* The block of a pool that an address lies in, retired ones included; NULL: none. The caller has the
- * books. */
-const struct gp_range_entry *gp_cuda_async_holder(const struct gp_cuda *cu, uint64_t addr);
 /* To be called before anything waits for the device. */
 void gp_cuda_async_open_gates(struct gp_cuda *cu);
 /* The hooks of device.h. */

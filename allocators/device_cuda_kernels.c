@@ -171,7 +171,7 @@ static const struct gp_range_entry *cuda_holder(const struct gp_cuda *cu, uint64
 
 	if (!e)
 		e = gp_range_set_containing(&cu->maps, addr);
-	return e ? e : gp_cuda_async_holder(cu, addr);
+	return e ? e : gp_range_set_containing(&cu->async, addr);
 }
 
 /* Is every byte of the range memory that the device has given? */
