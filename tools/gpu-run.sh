@@ -98,6 +98,16 @@ job_scaling() {
   return $failed
 }
 
+#job colour      slab colouring and reuse as the GPU sees them              10 s
+job_colour() {
+  tool bench_colour_cuda
+}
+
+#job bench       the allocators' own code; needs no GPU                     2 minutes
+job_bench() {
+  GPUPOOL_TRACE_DIR=traces tool bench_hotpath --json="$here/bench.json"
+}
+
 #job plots       the pictures of all that is in OUT; needs gnuplot, no GPU
 job_plots() {
   local failed=0
@@ -113,6 +123,7 @@ tool() {
   local name=$1 folder=tools
   shift
   [[ $name == test_* ]] && folder=tests
+  [[ $name == bench_* ]] && folder=tests/bench
   "$build/$folder/$name" "$@"
 }
 
