@@ -24,7 +24,7 @@
  *              of their own; settings that change at run time
  * Threads      one at a time
  */
-#include "torch_state.h"
+#include "torch/torch_state.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@
 #include <stdio.h>
 
 #include "base.h"
-#include "device.h"
+#include "device/device.h"
 
 struct gp_allocator;
 

@@ -18,7 +18,7 @@
 #ifndef GP_STREAMS_H
 #define GP_STREAMS_H
 
-#include "device.h"
+#include "device/device.h"
 
 #define GP_STREAM_FRESH UINT32_MAX
 

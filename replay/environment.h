@@ -6,7 +6,7 @@
 #ifndef GP_ENVIRONMENT_H
 #define GP_ENVIRONMENT_H
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 
 struct gp_environment {
 	char date[24];            /* ISO 8601, UTC: "2025-01-31T17:45:00Z"      */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/torch.h"
+#include "allocators/torch/torch.h"
 #include "metrics.h"
 #include "pass.h"
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/torch.h"
+#include "allocators/torch/torch.h"
 #include "curve.h"
 #include "explain.h"
 #include "metrics.h"

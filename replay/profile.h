@@ -19,7 +19,7 @@
 #ifndef GP_PROFILE_H
 #define GP_PROFILE_H
 
-#include "allocators/device_profile.h"
+#include "allocators/device/device_profile.h"
 
 #define GP_PROFILE_FORMAT  "gpupool-profile"
 #define GP_PROFILE_VERSION 1u

@@ -10,7 +10,7 @@
 #ifndef GP_RECORDED_DEVICE_H
 #define GP_RECORDED_DEVICE_H
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 #include "trace.h"
 
 struct gp_recorded_device;

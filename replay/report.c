@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/device_profile.h"
+#include "allocators/device/device_profile.h"
 #include "explain.h"
 #include "plan.h"
 #include "report.h"

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/torch.h"
+#include "allocators/torch/torch.h"
 #include "recorded_device.h"
 
 /* Where the recording does not say how large its card is: this many times what it ever held, so

@@ -15,7 +15,7 @@
 #ifndef GP_VERIFY_H
 #define GP_VERIFY_H
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 #include "trace.h"
 
 struct gp_verify {

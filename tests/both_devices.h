@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 
 static bool on_cuda;
 

@@ -107,7 +107,7 @@ ok $? "no colour outside a terminal"
 ok $? "the files beside the document, and no others"
 
 # A card whose driver maps no memory: the profile has those calls by no name that is known.
-sed 's/"cuMem/"notMem/' "$traces/../allocators/profiles/h200.json" >plain_card.json
+sed 's/"cuMem/"notMem/' "$traces/../allocators/device/profiles/h200.json" >plain_card.json
 run $sim --profile="$work/plain_card.json" --out=plain --json "$made"
 [ "$code" -eq 0 ] && has err 'stitch: left out: simulated NVIDIA H200 maps no memory' &&
 	! grep -q '"allocator": "stitch"' out && has out '"allocator": "hybrid"' '"allocator": "torch"'

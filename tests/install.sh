@@ -99,7 +99,7 @@ pc_dir=${pc_dir%/*}
 
 ok "programs" holds "$bin" gpupool-calibrate gpupool-gen gpupool-plot gpupool-replay \
 	gpupool-trace gpupool-tune
-ok "headers" holds "$prefix/include/gpupool" allocator.h base.h device.h
+ok "headers" holds "$prefix/include/gpupool" allocator.h base.h device/device.h
 ok "man pages" holds "$prefix/share/man/man1" gpupool-calibrate.1 gpupool-gen.1 gpupool-plot.1 \
 	gpupool-replay.1 gpupool-trace.1 gpupool-tune.1
 ok "documents" holds "$prefix/share/doc/gpupool" LICENSE README.md

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 
 static struct gp_device *open_capacity(uint64_t capacity)
 {

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocators/device.h"
-#include "allocators/device_profile.h"
+#include "allocators/device/device.h"
+#include "allocators/device/device_profile.h"
 #include "allocators/range_set.h"
 
 #define PAGE (2 * GP_MIB)

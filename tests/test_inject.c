@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 
 #define PAGE (2 * GP_MIB)
 

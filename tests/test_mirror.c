@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "allocators/device_profile.h"
+#include "allocators/device/device_profile.h"
 #include "engine_job.h"
 #include "replay/report.h"
 

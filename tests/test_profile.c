@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 #include "replay/profile.h"
 
 /* A file with this text, which the caller unlinks. */

@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 
 #define CHUNK   32                   /* MiB */
 #define WORK_NS UINT64_C(4000000000) /* more than all calls of a test cost */

@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
-#include "allocators/device.h"
-#include "allocators/sim_queue.h"
+#include "allocators/device/device.h"
+#include "allocators/device/sim_queue.h"
 
 #define MS UINT64_C(1000000)
 

@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "allocators/torch.h"
-#include "allocators/torch_conf.h"
+#include "allocators/torch/torch.h"
+#include "allocators/torch/torch_conf.h"
 #include "replay/engine.h"
 #include "trace_of.h"
 

@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/torch.h"
+#include "allocators/torch/torch.h"
 #include "replay/trace.h"
 
 #define FRESH     (UINT64_C(1) << 46) /* addresses that no recording has */

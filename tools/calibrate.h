@@ -19,7 +19,7 @@
 
 #include <signal.h>
 
-#include "allocators/device_probe.h"
+#include "allocators/device/device_probe.h"
 #include "cli.h"
 #include "replay/clock.h"
 #include "replay/profile.h"

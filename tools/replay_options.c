@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "allocators/allocator.h"
-#include "allocators/torch_conf.h"
+#include "allocators/torch/torch_conf.h"
 #include "replay/engine.h"
 #include "replay_options.h"
 

@@ -5,7 +5,7 @@
 #ifndef GP_REPLAY_OPTIONS_H
 #define GP_REPLAY_OPTIONS_H
 
-#include "allocators/device.h"
+#include "allocators/device/device.h"
 #include "cli.h"
 #include "read_options.h"
 #include "replay/engine.h"

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/torch_conf.h"
+#include "allocators/torch/torch_conf.h"
 #include "tune.h"
 
 #define FRACTION_MINOR 9 /* since PyTorch 2.9, the limit can be set by the variable */

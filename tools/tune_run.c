@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "allocators/torch.h"
+#include "allocators/torch/torch.h"
 #include "tune.h"
 
 #define POLL_OPS 65536u /* between two looks at the interrupted flag: some milliseconds */

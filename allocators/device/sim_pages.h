@@ -12,7 +12,7 @@
 #ifndef GP_SIM_PAGES_H
 #define GP_SIM_PAGES_H
 
-#include "base.h"
+#include "../base.h"
 
 #define GP_SIM_PAGE_BYTES    (2 * GP_MIB)
 #define GP_SIM_GRANULE       UINT64_C(512)

@@ -7,7 +7,7 @@
 #ifndef GP_TORCH_H
 #define GP_TORCH_H
 
-#include "allocator.h"
+#include "../allocator.h"
 
 /* As torch.cuda.memory_stats counts. Mapping into an expandable segment counts one for each
  * step (each segment_map event of a recording), whatever the pages. */

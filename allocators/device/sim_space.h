@@ -29,7 +29,7 @@
 #ifndef GP_SIM_SPACE_H
 #define GP_SIM_SPACE_H
 
-#include "range_set.h"
+#include "../range_set.h"
 
 /* Pages of each count up to 31, then eighths of doublings up to 2^47 bytes. */
 #define GP_SIM_SPACE_BINS (32 + 8 * 22)

@@ -46,7 +46,7 @@
 #ifndef GP_DEVICE_PROFILE_H
 #define GP_DEVICE_PROFILE_H
 
-#include "base.h"
+#include "../base.h"
 
 enum gp_cost {
 	GP_COST_MALLOC_SHARED,

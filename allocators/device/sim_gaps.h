@@ -14,7 +14,7 @@
 #ifndef GP_SIM_GAPS_H
 #define GP_SIM_GAPS_H
 
-#include "range_set.h"
+#include "../range_set.h"
 
 #define GP_SIM_GAP_NIL 0u
 

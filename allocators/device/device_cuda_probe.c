@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "device_probe.h"
-#include "ticks.h"
+#include "../ticks.h"
 
 static int probe_pool(struct gp_cuda *cu, bool keep)
 {

@@ -17,7 +17,7 @@
 #include <pthread.h>
 
 #include "device.h"
-#include "range_set.h"
+#include "../range_set.h"
 
 /* The driver's calls for virtual memory, all of them since CUDA 10.2. */
 struct gp_cuda_driver {

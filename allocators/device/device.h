@@ -19,7 +19,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-#include "base.h"
+#include "../base.h"
 
 struct gp_device;
 struct gp_probe;   /* device_probe.h */

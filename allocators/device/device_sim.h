@@ -19,7 +19,7 @@
 
 #include "device.h"
 #include "device_profile.h"
-#include "range_set.h"
+#include "../range_set.h"
 #include "sim_async.h"
 #include "sim_pages.h"
 #include "sim_queue.h"

@@ -13,7 +13,7 @@
 #ifndef GP_TORCH_BLOCK_H
 #define GP_TORCH_BLOCK_H
 
-#include "addr_index.h"
+#include "../addr_index.h"
 
 #define TORCH_LG_UNIT 9 /* sizes count in units of 512 bytes: a block is below 2 TiB */
 #define TORCH_NIL     0

@@ -6,7 +6,7 @@
 #ifndef GP_TORCH_CONF_H
 #define GP_TORCH_CONF_H
 
-#include "base.h"
+#include "../base.h"
 
 struct gp_torch_conf {
 	char spec[512];  /* "torch" or "torch:key=value,..." */

@@ -7,7 +7,7 @@
 #define GP_DEVICE_CALL_H
 
 #include "device.h"
-#include "ticks.h"
+#include "../ticks.h"
 
 #define COUNT(counter, n) atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
 #define READ(counter)     atomic_load_explicit(&(counter), memory_order_relaxed)
