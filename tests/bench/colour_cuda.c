@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocators/device_cuda.h"
+#include "allocators/device/device_cuda.h"
 
 #define TIMES         5
 #define ROOM          (16 * GP_GIB + GP_MIB)
