@@ -49,14 +49,19 @@ job_llm() {
   on_both --repeat=9 traces/llm.json
 }
 
-#job mirror      the five recordings: where the simulation differs        2 minutes
+#job mirror      the five recordings: where the simulation differs        1 minute
 job_mirror() {
+  local failed=0 profile=$out/calibrate/profile.json
+  # What this very card was found to cost, if it was measured; else the built-in profile.
+  [ -e "$profile" ] && profile=--profile=$profile || profile=
   for name in $recordings; do
-    replay "$name" --mirror --repeat=3 "traces/$name.jsonl.gz"
+    # shellcheck disable=SC2086
+    replay "$name" --mirror --repeat=3 $profile "traces/$name.jsonl.gz" || failed=1
   done
+  return $failed
 }
 
-#job work        the same with GPU work behind each allocation            3 minutes
+#job work        the same with GPU work behind each allocation            1 minute
 job_work() {
   local failed=0
   for name in $recordings; do
@@ -70,7 +75,7 @@ job_work() {
   return $failed
 }
 
-#job check       the same with the contents of every block verified       2 minutes
+#job check       the same with the contents of every block verified       1 minute
 job_check() {
   for name in $recordings; do
     replay "$name" --device=cuda --check --repeat=1 "traces/$name.jsonl.gz"
@@ -82,19 +87,23 @@ job_churn_1MiB() {
   churn --count=1000 --size=1MiB --repeat=9
 }
 
-#job churn_256B  1 000 000 pairs of 256 bytes: what a pool saves          6 minutes
+#job churn_256B  100 000 pairs of 256 bytes: what a pool saves            1 minute
 job_churn_256B() {
-  churn --count=1000000 --size=256 --repeat=1
+  churn --count=100000 --size=256 --repeat=1
 }
 
 #job scaling     1 to 16 threads, each with a job of its own, and chains  4 minutes
 job_scaling() {
-  local failed=0 job
-  for job in cuda-each-llm_train cuda-each-llm_serve cuda-chain-llm_train sim-each-llm_train; do
-    local device=${job%%-*} trace=${job##*-} mode=${job#*-}
-    replay "$job" --device="$device" --threads=1,2,4,8,16 --threads-mode="${mode%-*}" \
-      --scale-sizes=1/16 --repeat=3 "traces/$trace.jsonl.gz" || failed=1
-  done
+  local failed=0 train=traces/llm_train.jsonl.gz threads=--threads=1,2,4,8,16
+  local each="$threads --threads-mode=each --scale-sizes=1/16 --repeat=3"
+  # shellcheck disable=SC2086
+  {
+    replay each --device=cuda $each $train || failed=1
+    # Sizes up to 1 MiB, and `fixed` with a block that they all fit in.
+    tool gpupool-replay --device=cuda --alloc=all --alloc=fixed:block=1MiB,when_empty=grow --windows=400 \
+      --out="$here/each-1MiB" $each --cap-sizes=1MiB $train || failed=1
+    replay chain --device=cuda $threads --threads-mode=chain --scale-sizes=1/16 --repeat=3 $train || failed=1
+  }
   return $failed
 }
 
