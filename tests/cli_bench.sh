@@ -66,7 +66,7 @@ tight()
 counts()
 {
 	run --count --alloc=hybrid "$traces/tiny_lifo.json" &&
-		[ $code -eq 0 ] && [ "$(cut -f 1,2 out)" = "tiny_lifo	hybrid" ]
+		[ $code -eq 0 ] && [ "$(cut -f 1-3 out)" = "Recordings	hybrid	tiny_lifo" ]
 }
 
 that "a recording" quick

@@ -35,20 +35,25 @@ def measure(bench, extra):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-def instructions(bench, specs, trace):
+def instructions(bench, specs, operands):
     """Callgrind dumps after each call of bench_counted; the program says whose each was."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
                    "--toggle-collect=bench_counted", "--dump-after=bench_counted", bench, "--count"]
-        command += [f"--alloc={s}" for s in specs] + [str(trace)]
+        command += [f"--alloc={s}" for s in specs] + operands
         said = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
         for i, line in enumerate(said.stdout.splitlines(), start=1):
-            job, spec, calls = line.split("\t")
+            table, spec, column, calls = line.split("\t")
             dump = pathlib.Path(f"{folder}/out.{i}").read_text(encoding="utf-8")
-            total = int(re.search(r"^(?:totals|summary): (\d+)", dump, re.M).group(1))
-            yield {"table": "Recordings", "group": CALLGRIND, "row": spec, "column": job,
-                   "median": total / int(calls), "least": total / int(calls),
-                   "most": total / int(calls), "runs": 1}
+            mean = int(re.search(r"^(?:totals|summary): (\d+)", dump, re.M).group(1)) / int(calls)
+            yield {"table": table, "group": CALLGRIND, "row": spec, "column": column,
+                   "median": mean, "least": mean, "most": mean, "runs": 1}
+
+
+def count(bench, doc):
+    specs = rows_of(doc["figures"], "Recordings")
+    traces = [str(ROOT / f"traces/{name}.jsonl.gz") for name in RECORDINGS]
+    doc["figures"] += instructions(bench, specs, ["--table=live", *traces])
 
 
 def rows_of(figures, table):
@@ -130,9 +135,7 @@ def main():
     args = p.parse_args()
     doc = json.loads(args.source.read_text(encoding="utf-8")) if args.source else measure(args.bench, args.options)
     if not args.source and not args.no_callgrind and shutil.which("valgrind"):
-        specs = rows_of(doc["figures"], "Recordings")
-        for name in RECORDINGS:
-            doc["figures"] += instructions(args.bench, specs, ROOT / f"traces/{name}.jsonl.gz")
+        count(args.bench, doc)
     args.output.mkdir(parents=True, exist_ok=True)
     (args.output / "bench.json").write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
     write_live(doc, args.output)

@@ -128,6 +128,11 @@ void bench_by_spare(const char *table, const char *const *specs, size_t n);
 /* A spec with an arena for each thread, and behind one lock. */
 void bench_caches(const struct bench_plan *plan, const char *table, const char *spec);
 
+/* A replay of each spec, warm, in bench_counted(); prints which, in the order of callgrind's dumps. */
+void bench_count(const struct bench_plan *plan, const char *table, const char *column,
+		 struct bench_job *job);
+void bench_count_live(const struct bench_plan *plan);
+
 /* ---- memory.c ---- */
 
 /* Opens a device that has endless memory, makes addresses up and remembers nothing. */

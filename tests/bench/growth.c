@@ -55,9 +55,11 @@ static void live_memory(const char *table, struct bench_subject *s, const char *
 		     bench_metadata(s->job, s->spec));
 }
 
+static const char live_table[] = "Live blocks";
+
 static void live_of(const struct bench_plan *plan, const char *spec, struct bench_job *job)
 {
-	static const char table[] = "Live blocks";
+	const char *table = live_table;
 	struct bench_subject s;
 	char column[16];
 
@@ -80,6 +82,18 @@ void bench_live(const struct bench_plan *plan)
 		bench_job_churn(&job, live, 0, PAIRS);
 		for (size_t i = 0; i < plan->n_specs; i++)
 			live_of(plan, plan->specs[i], &job);
+		bench_job_close(&job);
+	}
+}
+
+void bench_count_live(const struct bench_plan *plan)
+{
+	for (uint32_t live = LIVE_LEAST; live <= LIVE_MOST; live *= 10) {
+		struct bench_job job;
+		char column[16];
+
+		bench_job_churn(&job, live, 0, PAIRS);
+		bench_count(plan, live_table, power_text(column, sizeof(column), live), &job);
 		bench_job_close(&job);
 	}
 }

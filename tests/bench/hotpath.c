@@ -20,12 +20,15 @@
 
 static const char *const recordings[] = { "llm_train", "llm_serve", "vision_train", "diffusion",
 					  "multi_stream" };
-static const char *const defaults[] = { "lists",  "fixed", "slab", "segregated", "buddy",
-					"hybrid", "torch", "libc", "mimalloc",   "jemalloc" };
+static const char *const defaults[] = { "lists", "fixed",    "slab",    "segregated",
+					"buddy", "hybrid",   "stitch",  "torch",
+					"libc",  "mimalloc", "jemalloc" };
 static const char *const table_names[] = { "recordings", "live", "age", "threads", "rules", NULL };
 static void (*const table_makers[])(const struct bench_plan *plan) = { bench_recordings, bench_live,
 								       bench_age, bench_threads,
 								       bench_rules };
+
+enum { TABLE_LIVE = 1 };
 
 struct settings {
 	struct bench_plan plan;
@@ -79,13 +82,13 @@ static bool parse_json(void *ctx, const char *name, const char *value)
 }
 
 static const struct cli_option options[] = {
-	{ "alloc", "SPEC", "an allocator and its settings (repeatable; default: ten of them)",
+	{ "alloc", "SPEC", "an allocator and its settings (repeatable; default: eleven of them)",
 	  parse_alloc },
 	{ "table", "NAME", "recordings, live, age, threads or rules (repeatable; all)",
 	  parse_table },
 	{ "runs", "N", "whole runs, of which figures are the median (3)", parse_runs },
 	{ "json", "FILE", "write every figure there as well", parse_json },
-	{ "count", NULL, "one replay of each in bench_counted(), for callgrind; no figures",
+	{ "count", NULL, "one replay each in bench_counted(), for callgrind; no figures",
 	  parse_count },
 	{ 0 },
 };
@@ -130,28 +133,14 @@ static void settle_specs(struct settings *s)
 			s->plan.specs[s->plan.n_specs++] = s->plan.specs[i];
 }
 
-/* Says which in the order in which callgrind dumps them. */
-static void count(const struct bench_plan *plan)
+static void count(const struct settings *s)
 {
-	for (size_t j = 0; j < plan->n_jobs; j++) {
-		struct bench_job *job = &plan->jobs[j];
+	const struct bench_plan *plan = &s->plan;
 
-		for (size_t i = 0; i < plan->n_specs; i++) {
-			struct bench_subject s;
-
-			bench_subject_open(&s, job, plan->specs[i], false);
-			for (int warm = 0; warm < 2; warm++) {
-				bench_must(&s, bench_loop(s.a, job->program.ops, job->program.n_ops,
-							  job->addrs));
-				bench_subject_between(&s);
-			}
-			bench_must(&s, bench_counted(s.a, job->program.ops, job->program.n_ops,
-						     job->addrs));
-			bench_subject_between(&s);
-			printf("%s\t%s\t%zu\n", job->name, plan->specs[i], job->program.n_ops);
-			bench_subject_close(&s);
-		}
-	}
+	for (size_t j = 0; j < plan->n_jobs; j++)
+		bench_count(plan, "Recordings", plan->jobs[j].name, &plan->jobs[j]);
+	if (s->tables & 1u << TABLE_LIVE)
+		bench_count_live(plan);
 }
 
 static void measure(struct settings *s)
@@ -186,7 +175,7 @@ int main(int argc, char **argv)
 	load_jobs(&s, argv, n);
 	settle_specs(&s);
 	if (s.count)
-		count(&s.plan);
+		count(&s);
 	else
 		measure(&s);
 	for (size_t i = 0; i < s.plan.n_jobs; i++)

@@ -207,6 +207,34 @@ double bench_replay_calls(struct bench_subject *s)
 	return 1000.0 * (double)(subject_calls(s) - before) / (double)subject_n_ops(s);
 }
 
+static void count_one(struct bench_job *job, const char *spec)
+{
+	const struct gp_action_op *ops = job->program.ops + job->n_setup;
+	struct bench_subject s;
+	int r;
+
+	bench_subject_open(&s, job, spec, false);
+	bench_subject_setup(&s);
+	for (int warm = 0; warm < 2; warm++) {
+		bench_must(&s, subject_replay(&s));
+		bench_subject_between(&s);
+	}
+	r = bench_counted(s.a, ops, subject_n_ops(&s), job->addrs);
+	bench_must(&s, r);
+	bench_subject_between(&s);
+	bench_subject_close(&s);
+}
+
+void bench_count(const struct bench_plan *plan, const char *table, const char *column,
+		 struct bench_job *job)
+{
+	for (size_t i = 0; i < plan->n_specs; i++) {
+		count_one(job, plan->specs[i]);
+		printf("%s\t%s\t%s\t%zu\n", table, plan->specs[i], column,
+		       job->program.n_ops - job->n_setup);
+	}
+}
+
 /* ---- memory of the device ---- */
 
 double bench_reserved(const struct bench_subject *s)
