@@ -7,7 +7,8 @@
  *                       their frees, after a rest
  *              .again   the same at once after that: of memory that was just given back
  *              .pair    allocation and free in turn (virtual memory: no variant)
- *              .cold    stream-ordered pool that keeps nothing, .warm that keeps all
+ *              .cold    stream-ordered pool that keeps nothing, .warm that keeps all, among other
+ *                       blocks that come and go
  *              .span    one call over several mappings; its size is theirs together
  *              .busy    behind 20 ms of queued work
  *              .rested  each call after 20 ms in which nothing was asked of the card
@@ -19,10 +20,12 @@
 
 #include "calibrate.h"
 
-#define HELD_MAX   1000u /* live blocks: as many as large programs have */
-#define REST_NS    UINT64_C(20000000)
-#define CLEAR_NS   UINT64_C(6000000) /* of 1 GiB, with some room */
-#define PAGE_BYTES (2 * GP_MIB)
+#define HELD_MAX    1000u          /* live blocks: as many as large programs have */
+#define CROWD       512u           /* live blocks beside the one that is timed    */
+#define CROWD_BYTES (128 * GP_MIB) /* no more in all than that */
+#define REST_NS     UINT64_C(20000000)
+#define CLEAR_NS    UINT64_C(6000000) /* of 1 GiB, with some room */
+#define PAGE_BYTES  (2 * GP_MIB)
 
 /* Is a call's result one that only ends the loop? */
 static int only_ends(int r)
@@ -313,17 +316,75 @@ static int pool_trim(struct cal *c, uint64_t size, bool timed)
 	return only_ends(r);
 }
 
-int cal_pool_warm(struct cal *c, uint64_t size)
+/* Others in the pool while a size is timed: as many as a training program has, of mixed sizes. */
+struct crowd {
+	uint64_t addrs[CROWD]; /* 0: none */
+};
+
+static uint64_t crowd_size(unsigned i)
+{
+	return UINT64_C(512) << i % 12; /* to 1 MiB */
+}
+
+static int crowd_enter(struct cal *c, struct crowd *crowd, unsigned i, uint64_t size)
 {
 	struct gp_probe p = { .kind = GP_PROBE_ASYNC_ALLOC, .size = size, .keep = true };
-	int r = cal_probe_untimed(c, &p); /* the pool asks the device, once */
+	int r = cal_probe_untimed(c, &p);
 
+	crowd->addrs[i] = r ? 0 : p.addr;
+	return r;
+}
+
+static int crowd_leave(struct cal *c, struct crowd *crowd, unsigned i)
+{
+	struct gp_probe p = { .kind = GP_PROBE_ASYNC_FREE, .addr = crowd->addrs[i], .keep = true };
+
+	crowd->addrs[i] = 0;
+	return p.addr ? cal_probe_untimed(c, &p) : 0;
+}
+
+/* One goes and one of another size comes, so that the driver's books are not left as the last timed
+ * call had them. */
+static int crowd_move(struct cal *c, struct crowd *crowd, unsigned round)
+{
+	unsigned i = round * 7 % CROWD; /* 7 and CROWD have no common divisor: all in turn */
+	int r = crowd_leave(c, crowd, i);
+
+	return r ? r : crowd_enter(c, crowd, i, crowd_size(i + round));
+}
+
+static int pool_crowded(struct cal *c, struct crowd *crowd, uint64_t size)
+{
+	struct gp_probe p = { .kind = GP_PROBE_ASYNC_ALLOC, .size = size, .keep = true };
+	int r = 0;
+
+	for (unsigned i = 0; i < CROWD && !r; i++)
+		r = crowd_enter(c, crowd, i, crowd_size(i));
+	/* The pool asks the device once, for this size and what others may take of its place. */
+	p.size += CROWD_BYTES;
+	if (!r)
+		r = cal_probe_untimed(c, &p);
 	p.kind = GP_PROBE_ASYNC_FREE;
 	if (!r)
 		r = cal_probe_untimed(c, &p);
-	for (unsigned i = 0, n = repeats_of(c, size); i < n && !r && cal_goes_on(c); i++)
-		r = pool_once(c, size, true, "warm");
-	r = only_ends(r);
+	for (unsigned i = 0, n = repeats_of(c, size); i < n && !r && cal_goes_on(c); i++) {
+		r = crowd_move(c, crowd, i);
+		if (!r)
+			r = pool_once(c, size, true, "warm");
+	}
+	return r;
+}
+
+int cal_pool_warm(struct cal *c, uint64_t size)
+{
+	struct crowd crowd = { { 0 } };
+	int r = only_ends(pool_crowded(c, &crowd, size));
+
+	for (unsigned i = 0; i < CROWD; i++) {
+		int left = only_ends(crowd_leave(c, &crowd, i));
+
+		r = r ? r : left;
+	}
 	return r ? r : pool_trim(c, size, true);
 }
 

@@ -38,8 +38,9 @@ job_tests() {
 job_memcheck() {
   local failed=0
   for test in device_cuda work_cuda "contents cuda" "check_contents cuda" "growth cuda"; do
+    # Errors of calls are no errors of memory: the suite asks for the impossible and looks at the answer.
     # shellcheck disable=SC2086
-    suite "compute-sanitizer --tool memcheck --error-exitcode 1" $test || failed=1
+    suite "compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1" $test || failed=1
   done
   return $failed
 }
