@@ -128,6 +128,7 @@ open_picture = 'eval terminal_command(height); set output output_file'
 
 black = "#000000" ; orange = "#E69F00" ; sky = "#56B4E9" ; green = "#009E73"
 blue = "#0072B2" ; vermillion = "#D55E00" ; purple = "#CC79A7" ; grey = "#707070"
+maroon = "#882255" ; navy = "#332288" # of P. Tol's palette for the same purpose
 
 set linetype 1 linecolor rgb blue dashtype 1 pointtype 7
 set linetype 2 linecolor rgb vermillion dashtype (14, 5) pointtype 5
@@ -137,7 +138,9 @@ set linetype 5 linecolor rgb orange dashtype 1 pointtype 4
 set linetype 6 linecolor rgb sky dashtype (14, 4, 2, 4, 2, 4) pointtype 6
 set linetype 7 linecolor rgb black dashtype (2, 3) pointtype 8
 set linetype 8 linecolor rgb grey dashtype (10, 4) pointtype 12
-set linetype cycle 8
+set linetype 9 linecolor rgb maroon dashtype 1 pointtype 10
+set linetype 10 linecolor rgb navy dashtype (6, 6) pointtype 11
+set linetype cycle 10
 
 set border 3 linecolor rgb grey linewidth 0.8
 set tics nomirror scale 0.6 textcolor rgb "#303030"
