@@ -47,7 +47,7 @@ static struct stitch_growth stitch_missing(const struct stitch *s, uint64_t size
 	uint64_t end = 0, missing = gp_align_up(size, p->page);
 	uint32_t tail = gp_fit_tail(&s->fit, &end);
 	const struct gp_range_entry *room = gp_range_set_at(&p->holes, end - p->va.addr);
-	uint64_t have = gp_tile_bytes(&s->fit.t.tiles[tail]);
+	uint64_t have = gp_hole_bytes(&s->fit.t.tiles[tail]);
 
 	if (!tail || have >= size || !room || room->size < gp_align_up(size - have, p->page))
 		return (struct stitch_growth){ missing, 0 };
@@ -125,10 +125,10 @@ static int stitch_find(struct gp_fit *f, uint32_t units, uint32_t *n)
 {
 	int r = 0;
 
-	*n = gp_size_bins_find_best(&f->bins[GP_FIT_MAIN], &f->t, units);
+	*n = gp_size_bins_find_best(&f->bins, GP_FIT_MAIN, &f->t, units);
 	if (!*n) {
 		r = gp_fit_flush(f);
-		*n = gp_size_bins_find_best(&f->bins[GP_FIT_MAIN], &f->t, units);
+		*n = gp_size_bins_find_best(&f->bins, GP_FIT_MAIN, &f->t, units);
 	}
 	return r;
 }
@@ -275,7 +275,7 @@ static int stitch_check(const struct gp_allocator *a, FILE *why)
 
 	if (!r)
 		r = stitch_check_views(s, &in_views, why);
-	for (uint32_t n = s->fit.t.first; n < s->fit.t.n; n++)
+	for (uint32_t n = 1; n < s->fit.t.n; n++)
 		if (s->fit.t.tiles[n].state == GP_TILE_PART)
 			in_parts += s->fit.t.tiles[n].units;
 	if (r || (in_views == in_parts && s->fit.granted_units <= s->peak_units))

@@ -41,11 +41,13 @@ enum gp_outcome {
 #define GP_UNLIKELY(x)       __builtin_expect(!!(x), 0)
 #define GP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define GP_NOINLINE          __attribute__((noinline, cold))
+#define GP_INLINE            inline __attribute__((always_inline))
 #else
 #define GP_LIKELY(x)   (x)
 #define GP_UNLIKELY(x) (x)
 #define GP_PRINTF(fmt, args)
 #define GP_NOINLINE
+#define GP_INLINE inline
 #endif
 
 #define GP_ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

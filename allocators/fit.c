@@ -28,36 +28,44 @@ int gp_fit_know(struct gp_fit *f, uint32_t stream)
 	return 0;
 }
 
+uint32_t gp_fit_cut(struct gp_fit *f, uint32_t n, uint32_t front, uint32_t units, uint32_t stream,
+		    uint8_t state)
+{
+	fit_unlink(f, n);
+	return fit_cut(f, GP_FIT_MAIN, n, front, units, stream, state);
+}
+
 void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
 		     struct gp_block *out)
 {
 	fit_unlink(f, n);
-	fit_hand_out(f, GP_FIT_MAIN, n, units, stream, GP_TILE_USED, out);
+	fit_hand_out(f, GP_FIT_MAIN, n, 0, units, stream, GP_TILE_USED, out);
 }
 
 /* ---- joining ---- */
 
-GP_NOINLINE void fit_join_users(struct gp_fit *f, struct gp_tile *tile, const struct gp_tile *right)
+GP_NOINLINE struct gp_stream_users fit_join_users(const struct gp_fit *f, uint32_t n,
+						  struct gp_stream_users users)
 {
-	struct gp_stream_users users =
-		gp_streams_join(&f->streams, fit_users(tile), fit_users(right));
+	const struct gp_tile *tile = &f->t.tiles[n], *before = &f->t.tiles[tile->prev];
 
-	tile->streams = users.set;
-	tile->epoch = users.epoch;
+	if (tile->hole)
+		users = gp_streams_join(&f->streams, users, tile->users);
+	if (before->hole)
+		users = gp_streams_join(&f->streams, before->users, users);
+	return users;
 }
 
-uint32_t fit_join(struct gp_fit *f, uint32_t n)
+/* The hole of GAP n is all there is of a chunk: back to main. */
+static int fit_return_chunk(struct gp_fit *f, uint32_t n)
 {
-	return fit_join_in(f, fit_part(&f->t.tiles[n]), n);
-}
+	struct gp_stream_users users = f->t.tiles[n].users;
+	uint32_t chunk = f->t.tiles[n].chain;
 
-/* Is small tile n all of the chunks around it, or as much as one? */
-static bool fit_chunk_over(const struct gp_fit *f, uint32_t n)
-{
-	const struct gp_tile *tile = &f->t.tiles[n];
-
-	return tile->units >= FIT_CHUNK ||
-	       !((f->t.tiles[tile->prev].state | f->t.tiles[tile->next].state) & GP_TILE_SMALL);
+	fit_unlink(f, n);
+	gp_tiling_forget(&f->t, n);
+	f->small_units -= f->t.tiles[chunk].units;
+	return fit_release(f, chunk, fit_join_users(f, chunk, users));
 }
 
 /* A tier gives a wholly free range back when it has another one already. */
@@ -71,42 +79,21 @@ static GP_NOINLINE int fit_drained(struct gp_fit *f, uint32_t n)
 	return 0;
 }
 
-int fit_release(struct gp_fit *f, uint32_t n)
+int fit_release(struct gp_fit *f, uint32_t n, struct gp_stream_users users)
 {
-	if (GP_LIKELY(f->coalesce || !(f->t.tiles[n].state & GP_TILE_SMALL)))
-		n = fit_join(f, n);
-	if (f->t.tiles[n].state & GP_TILE_SMALL && f->coalesce && fit_chunk_over(f, n)) {
-		f->small_units -= f->t.tiles[n].units;
-		f->t.tiles[n].state = GP_TILE_FREE;
-		n = fit_join(f, n);
-	}
-	fit_push(f, n);
-	if (GP_UNLIKELY(f->tier) && gp_tiling_alone(&f->t, n) &&
-	    f->t.tiles[n].state == GP_TILE_FREE)
-		return fit_drained(f, n);
-	return 0;
-}
+	enum gp_fit_part part = fit_part(&f->t.tiles[n]);
 
-/* A block that is in the index there becomes free. */
-static int fit_let_go(struct gp_fit *f, uint32_t n, uint32_t slot, uint8_t state)
-{
-	struct gp_tile *tile = &f->t.tiles[n];
-
-	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
-	tile->state = state;
-	tile->streams = gp_stream_bit(tile->streams);
-	tile->epoch = f->streams.epoch;
-	return fit_release(f, n);
+	if (GP_UNLIKELY(f->t.tiles[n].prev == f->drained))
+		f->drained = GP_TILE_NIL;
+	n = fit_join_in(f, part, n, users);
+	if (part == GP_FIT_SMALL)
+		return gp_tiling_alone(&f->t, n) ? fit_return_chunk(f, n) : 0;
+	return GP_UNLIKELY(f->tier) && gp_tiling_alone(&f->t, n) ? fit_drained(f, n) : 0;
 }
 
 int gp_fit_release(struct gp_fit *f, uint32_t n, uint32_t stream)
 {
-	struct gp_tile *tile = &f->t.tiles[n];
-
-	tile->state = GP_TILE_FREE;
-	tile->streams = gp_stream_bit(stream);
-	tile->epoch = f->streams.epoch;
-	return fit_release(f, n);
+	return fit_release(f, n, fit_freed_by(f, stream));
 }
 
 /* A quick block that is in no list any more is joined. */
@@ -115,7 +102,8 @@ static int fit_settle(struct gp_fit *f, uint32_t n)
 	uint32_t slot;
 
 	gp_tile_index_probe(&f->t.index, f->t.tiles, gp_tile_unit(&f->t.tiles[n]), &slot);
-	return fit_let_go(f, n, slot, GP_TILE_FREE | GP_TILE_SMALL);
+	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
+	return fit_release(f, n, fit_freed_by(f, f->t.tiles[n].stream));
 }
 
 int gp_fit_flush(struct gp_fit *f)
@@ -132,23 +120,23 @@ int gp_fit_flush(struct gp_fit *f)
 /* ---- alloc and free ---- */
 
 /* From the bins, where that is all there is to do. */
-static inline int fit_alloc(struct gp_fit *f, enum gp_fit_part part, const struct gp_request *req,
-			    struct gp_block *out)
+static GP_INLINE int fit_alloc(struct gp_fit *f, enum gp_fit_part part,
+			       const struct gp_request *req, struct gp_block *out)
 {
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT;
 	uint32_t stream = req->stream & f->stream_mask, n;
-	unsigned c;
+	uint32_t c;
 
 	if (GP_UNLIKELY(!f->plain || units > UINT32_MAX || stream >= f->n_streams ||
 			req->lg_align > GP_TILE_LG_UNIT || gp_tiling_room(&f->t, 1)))
 		return fit_alloc_slow(f, req, out);
-	n = gp_size_bins_find(&f->bins[part], &f->t, (uint32_t)units, &c);
-	if (GP_UNLIKELY(!n || f->t.tiles[n].streams & ~(unsigned)gp_stream_bit(stream)))
+	n = gp_size_bins_find(&f->bins, part, &f->t, (uint32_t)units, &c);
+	if (GP_UNLIKELY(!n || f->t.tiles[n].users.set & ~(unsigned)gp_stream_bit(stream)))
 		return fit_alloc_slow(f, req, out);
-	gp_size_bins_pop(&f->bins[part], &f->t, c);
+	gp_size_bins_pop(&f->bins, &f->t, c);
 	if (GP_UNLIKELY(n == f->drained))
 		f->drained = GP_TILE_NIL;
-	fit_hand_out(f, part, n, (uint32_t)units, stream,
+	fit_hand_out(f, part, n, 0, (uint32_t)units, stream,
 		     part == GP_FIT_SMALL ? GP_TILE_USED | GP_TILE_SMALL : GP_TILE_USED, out);
 	return 0;
 }
@@ -174,6 +162,24 @@ static GP_NOINLINE int fit_refuse(struct gp_fit *f, uint32_t n, uint64_t addr)
 	return gp_tiling_refuse(&f->t, addr);
 }
 
+/* coalesce=false: a block becomes a hole of its class, or of main with the hole that it got when the pool
+ * grew. */
+static int fit_keep_class(struct gp_fit *f, uint32_t n)
+{
+	struct gp_tile *tile = &f->t.tiles[n];
+	struct gp_stream_users users = fit_freed_by(f, tile->stream);
+
+	fit_unlink(f, n);
+	if (tile->hole)
+		users = gp_streams_join(&f->streams, users, tile->users);
+	tile->state = tile->hole ? GP_TILE_GAP : GP_TILE_GAP | GP_TILE_SMALL;
+	tile->hole += tile->units;
+	tile->units = 0;
+	tile->users = users;
+	fit_put(f, n);
+	return 0;
+}
+
 int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
@@ -182,16 +188,12 @@ int gp_fit_free_join(struct gp_fit *f, uint32_t n, uint32_t slot, uint64_t addr)
 		return fit_refuse(f, n, addr);
 	f->live--;
 	f->granted_units -= tile->units;
-	if (GP_UNLIKELY(!f->plain || f->tier))
-		return fit_let_go(f, n, slot,
-				  f->coalesce ? GP_TILE_FREE : GP_TILE_FREE | GP_TILE_SMALL);
-	/* The same, where that is all there is to do. */
 	gp_tile_index_remove(&f->t.index, f->t.tiles, slot);
-	tile->state = GP_TILE_FREE;
-	tile->streams = gp_stream_bit(tile->streams);
-	tile->epoch = f->streams.epoch;
-	n = fit_join_in(f, GP_FIT_MAIN, n);
-	gp_size_bins_add(&f->bins[GP_FIT_MAIN], &f->t, n);
+	if (GP_UNLIKELY(!f->coalesce))
+		return fit_keep_class(f, n);
+	if (GP_UNLIKELY(f->tier))
+		return gp_fit_release(f, n, tile->stream);
+	fit_join_in(f, GP_FIT_MAIN, n, fit_freed_by(f, tile->stream));
 	return 0;
 }
 
@@ -224,8 +226,7 @@ int gp_fit_init(struct gp_allocator *a)
 
 	if (a->inner && !f->coalesce)
 		return gp_allocator_why(a, -EINVAL, "coalesce=false: not below a parent");
-	for (unsigned i = 0; i < GP_FIT_PARTS; i++)
-		gp_size_bins_init(&f->bins[i], GP_LINK_FIRST + i * GP_BINS_CLASSES);
+	gp_size_bins_init(&f->bins);
 	f->tier = a->inner;
 	f->plain = f->coalesce && f->rule == GP_FIT_GOOD;
 	f->quick_units = f->coalesce ? (uint32_t)(f->quick >> GP_TILE_LG_UNIT) : 0;
@@ -234,7 +235,7 @@ int gp_fit_init(struct gp_allocator *a)
 	r = gp_pool_init(&f->pool, a);
 	if (r)
 		return r;
-	r = gp_tiling_init(&f->t, gp_pool_joins(&f->pool), GP_FIT_PARTS * GP_BINS_CLASSES);
+	r = gp_tiling_init(&f->t, gp_pool_joins(&f->pool));
 	if (!r)
 		r = gp_fit_know(f, 0);
 	if (r)

@@ -7,21 +7,23 @@
  *                                      '------- a chunk of 2 MiB -------'
  *             main    blocks above `quick`, cut from the smallest hole found (size_bins.h) and joined
  *                     with both neighbours as soon as they are free
- *             small   blocks to `quick` lie in chunks of their own, cut from main. Freed, they wait
- *                     whole for the next request of their size (quick.h); when none fits and the
- *                     chunks come to more than 1/1024 of what is held, all are joined, and a chunk
- *                     that is all free goes back to main
+ *             small   blocks to `quick` lie in chunks, each a block of main and a piece of its own.
+ *                     Freed, they wait whole for the next request of their size (quick.h); when none
+ *                     fits and the chunks come to more than 1/1024 of what is held, all are joined,
+ *                     and a chunk that is all free goes back to main
  *             streams one heap for all: a hole knows which streams may still use some of it, and
  *                     since when (streams.h); who takes from it waits for those others, if it has
  *                     not since
  * Order       quick; the bins; the bins after all quick blocks are joined; for a small block a chunk;
  *             growth, by as much as is missing to the hole at the end; growth after everything
  *             empty was given back
- * Invariants  1. no two free neighbours are both main or both small   2. free tiles are in the bins
- *             of their part, quick ones in the lists of their stream   3. used + free + quick = held
- *             4. a used block is small if and only if its size is   -> gp_fit_check() tests each
+ * Invariants  1. holes are in the bins of their part, quick blocks in the lists of their stream
+ *             2. used + free + quick = held   3. a used block is small if and only if its size is
+ *                                                                   -> gp_fit_check() tests each
  * Cost        O(1) but for fit=best and for joining what is quick, which is paid for by the frees
- *             that did not join; 32 bytes a block, and 8 to 32 of the index
+ *             that did not join; 40 bytes a block, and 5 to 32 of the index. A hole is part of the
+ *             record of the block before it (tiling.h): a cut is one new record, a free one less, and
+ *             neither has a branch for what neighbours are
  * Waste       internal < 256 bytes a block; external: what best fit has, allocators/README.md
  *             coalesce=false: requests round up to their class and blocks are never cut or joined
  *             again before a trim (simple segregated storage): internal < 1/classes, external
@@ -49,6 +51,8 @@ enum gp_fit_part {
 	GP_FIT_PARTS,
 };
 
+_Static_assert(GP_FIT_PARTS <= GP_BINS_SETS, "a set for each part");
+
 struct gp_fit {
 	/* What the owner sets before init. */
 	uint64_t classes; /* coalesce=false: in each doubling */
@@ -58,9 +62,9 @@ struct gp_fit {
 	/* NULL, or called while the device is idle and before memory goes back to it. */
 	int (*idle)(struct gp_fit *f);
 
-	bool plain;           /* as by default: good fit, coalescing */
-	bool tier;            /* below a parent */
-	uint32_t drained;     /* below a parent: the one wholly free range that is kept */
+	bool plain;       /* as by default: good fit, coalescing */
+	bool tier;        /* below a parent */
+	uint32_t drained; /* below a parent: the GAP of the one wholly free range that is kept */
 	uint32_t stream_mask; /* 0: all requests are of stream 0 */
 	uint32_t n_streams;   /* that have lists */
 	uint32_t quick_units;
@@ -71,7 +75,7 @@ struct gp_fit {
 	struct gp_tiling t;
 	struct gp_streams streams;
 	struct gp_pool pool;
-	struct gp_size_bins bins[GP_FIT_PARTS];
+	struct gp_size_bins bins; /* a set for each part */
 };
 
 /* The first member of the state of an allocator that is one. */
@@ -94,17 +98,21 @@ int gp_fit_walk(const struct gp_allocator *a, gp_walk_fn *fn, void *arg);
 int gp_fit_know(struct gp_fit *f, uint32_t stream);
 /* Joins all quick blocks. */
 int gp_fit_flush(struct gp_fit *f);
-/* The hole that ends at `end`, the highest address held; GP_TILE_NIL: none. */
+/* The tile whose hole ends at `end`, the highest address held; GP_TILE_NIL: none. */
 uint32_t gp_fit_tail(const struct gp_fit *f, uint64_t *end);
 /* A range that the pool gave becomes a hole that nobody has used yet; room for 2 is there. *out: the
- * free tile that has it. */
+ * tile that has it. */
 void gp_fit_add(struct gp_fit *f, struct gp_range range, uint32_t *out);
-/* Before memory of free tile n is used on a stream, which it is from now on. */
+/* Before memory of the hole of tile n is used on a stream, which it is from now on. */
 int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream);
-/* Hands out the first `units` of free tile n to a stream that may use it. There is room for one. */
+/* Cuts a tile of some state out of the hole of tile n, after `front` units of it, for a stream that may use
+ * it. There is room for one. */
+uint32_t gp_fit_cut(struct gp_fit *f, uint32_t n, uint32_t front, uint32_t units, uint32_t stream,
+		    uint8_t state);
+/* The same, from the hole's start, for a block that is handed out. */
 void gp_fit_hand_out(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t stream,
 		     struct gp_block *out);
-/* Tile n, in no list and not in the index, becomes free, last used on a stream. */
+/* Tile n, not in the index, becomes free, last used on a stream. */
 int gp_fit_release(struct gp_fit *f, uint32_t n, uint32_t stream);
 
 /* For what is inline below: requests and frees that the quick lists do not serve. */
@@ -150,7 +158,7 @@ static inline int gp_fit_free(struct gp_fit *f, uint32_t n, uint32_t slot, uint6
 	f->live--;
 	tile->state = GP_TILE_QUICK | GP_TILE_SMALL;
 	f->granted_units -= tile->units;
-	gp_quick_push(f->quick_of[tile->streams], &f->t, n);
+	gp_quick_push(f->quick_of[tile->stream], &f->t, n);
 	return 0;
 }
 

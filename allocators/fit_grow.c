@@ -16,29 +16,30 @@
 int fit_drop_within(struct gp_fit *f, uint32_t n, uint64_t keep, uint64_t *released)
 {
 	struct gp_range range;
-	uint32_t left;
 	int r = 0;
 
 	while (n && !r && f->pool.reserved_bytes > keep) {
-		const struct gp_tile *b = &f->t.tiles[n];
-		uint64_t addr = gp_tile_addr(b);
+		const struct gp_tile *tile = &f->t.tiles[n];
+		uint64_t addr = gp_hole_addr(tile);
+		uint32_t right;
 
-		if (!gp_pool_range_within(&f->pool, addr, addr + gp_tile_bytes(b), &range))
+		if (!gp_pool_range_within(&f->pool, addr, addr + gp_hole_bytes(tile), &range))
 			return 0;
 		if (f->tier)
 			r = gp_streams_wait_for(
-				&f->streams, fit_users(b),
+				&f->streams, tile->users,
 				(uint32_t)gp_range_set_at(&f->pool.ranges, range.addr)->tag);
 		if (!r)
 			r = gp_tiling_room(&f->t, 2);
 		if (r)
 			return r;
 		fit_unlink(f, n);
-		gp_tiling_drop(&f->t, n, range, &left, &n);
-		if (left)
-			fit_push(f, left);
-		if (n)
-			fit_push(f, n);
+		gp_tiling_drop(&f->t, n, range, &right);
+		if (f->t.tiles[n].state != GP_TILE_DEAD)
+			fit_put(f, n);
+		if (right && right != n)
+			fit_put(f, right);
+		n = right;
 		r = gp_pool_put(&f->pool, range.addr);
 		*released += range.size;
 	}
@@ -46,18 +47,18 @@ int fit_drop_within(struct gp_fit *f, uint32_t n, uint64_t keep, uint64_t *relea
 }
 
 /* coalesce=false: joins what is free after all. */
-static int fit_join_classes(struct gp_fit *f)
+static void fit_join_classes(struct gp_fit *f)
 {
-	int r = 0;
-
-	for (uint32_t n = f->t.first; n < f->t.n && !r; n++) {
-		if (f->t.tiles[n].state != (GP_TILE_FREE | GP_TILE_SMALL))
-			continue;
-		fit_unlink(f, n);
-		f->t.tiles[n].state = GP_TILE_FREE;
-		r = fit_release(f, n);
-	}
-	return r;
+	for (uint32_t n = 1; n < f->t.n; n++)
+		if (f->t.tiles[n].state == (GP_TILE_GAP | GP_TILE_SMALL)) {
+			fit_unlink(f, n);
+			f->t.tiles[n].state = GP_TILE_GAP;
+			fit_put(f, n);
+		}
+	for (uint32_t n = 1; n < f->t.n; n++)
+		if (f->t.tiles[n].state == GP_TILE_GAP &&
+		    f->t.tiles[f->t.tiles[n].prev].state == GP_TILE_GAP)
+			fit_join_in(f, GP_FIT_MAIN, n, f->t.tiles[n].users);
 }
 
 /* After a synchronisation free memory is anybody's. */
@@ -65,16 +66,20 @@ static int fit_trim(struct gp_fit *f, uint64_t keep, uint64_t *released)
 {
 	int r = gp_device_sync(f->pool.a->dev);
 
-	if (!r)
-		r = f->coalesce ? gp_fit_flush(f) : fit_join_classes(f);
+	if (!r && f->coalesce)
+		r = gp_fit_flush(f);
+	for (uint32_t n = 1; n < f->t.n && !r; n++)
+		f->t.tiles[n].users.set = 0;
+	if (!r && !f->coalesce)
+		fit_join_classes(f);
 	if (!r && f->idle && f->pool.reserved_bytes > keep)
 		r = f->idle(f);
 	f->drained = GP_TILE_NIL;
-	for (uint32_t n = f->t.first; n < f->t.n && !r; n++) {
-		if (gp_tile_state(&f->t.tiles[n]) != GP_TILE_FREE)
-			continue;
-		f->t.tiles[n].streams = 0;
-		if (f->t.tiles[n].state == GP_TILE_FREE)
+	for (uint32_t n = 1; n < f->t.n && !r; n++) {
+		enum gp_tile_state state = gp_tile_state(&f->t.tiles[n]);
+
+		if (state != GP_TILE_DEAD && state != GP_TILE_END &&
+		    fit_part(&f->t.tiles[n]) == GP_FIT_MAIN && f->t.tiles[n].hole)
 			r = fit_drop_within(f, n, keep, released);
 	}
 	return r;
@@ -96,18 +101,28 @@ uint32_t gp_fit_tail(const struct gp_fit *f, uint64_t *end)
 		return GP_TILE_NIL;
 	*end = top->addr + top->size;
 	last = gp_tiling_last(&f->t, *end);
-	return f->t.tiles[last].state == GP_TILE_FREE ? last : GP_TILE_NIL;
+	return f->t.tiles[last].hole ? last : GP_TILE_NIL;
 }
 
 static void fit_add(struct gp_fit *f, struct gp_range range, uint16_t streams, uint32_t *out)
 {
-	uint32_t n = gp_tiling_add(&f->t, range);
+	struct gp_stream_users users = { streams, f->streams.epoch };
+	uint32_t before, after;
 
-	f->t.tiles[n].state = GP_TILE_FREE;
-	f->t.tiles[n].streams = streams;
-	f->t.tiles[n].epoch = f->streams.epoch;
-	*out = fit_join(f, n);
-	fit_push(f, *out);
+	gp_tiling_around(&f->t, range, &before, &after);
+	if (after) {
+		fit_unlink(f, after);
+		if (f->t.tiles[after].hole)
+			users = gp_streams_join(&f->streams, users, f->t.tiles[after].users);
+	}
+	if (before) {
+		fit_unlink(f, before);
+		if (f->t.tiles[before].hole)
+			users = gp_streams_join(&f->streams, f->t.tiles[before].users, users);
+	}
+	*out = gp_tiling_add(&f->t, range, before, after);
+	f->t.tiles[*out].users = users;
+	fit_put(f, *out);
 }
 
 void gp_fit_add(struct gp_fit *f, struct gp_range range, uint32_t *out)
@@ -128,13 +143,13 @@ static int fit_grow(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t 
 		return r;
 	tail = gp_fit_tail(f, &end);
 	/* fit=class may pass over a block that is large enough. */
-	if (tail && f->t.tiles[tail].units >= units) {
+	if (tail && f->t.tiles[tail].hole >= units) {
 		*out = tail;
 		return 0;
 	}
 	r = GP_NOMEM;
 	if (tail) {
-		need = gp_align_up(size - gp_tile_bytes(&f->t.tiles[tail]), page);
+		need = gp_align_up(size - gp_hole_bytes(&f->t.tiles[tail]), page);
 		r = gp_pool_get_at(&f->pool, end, gp_pool_growth(&f->pool, need), &range);
 		if (r > 0)
 			r = gp_pool_get_at(&f->pool, end, need, &range);
@@ -170,16 +185,28 @@ static int fit_grow_or_trim(struct gp_fit *f, uint32_t want, uint32_t units, uin
 	return r || *out ? r : fit_grow(f, units, stream, out);
 }
 
-/* The hole n of main becomes a chunk of small blocks, or its beginning does when it is larger. */
+/* The hole of tile n of main, or its beginning when it is larger, becomes a chunk: all hole of a piece of
+ * its own. Room for two is there. */
 static void fit_make_chunk(struct gp_fit *f, uint32_t n, uint32_t units, uint32_t *out)
 {
+	const struct gp_tile *tile = &f->t.tiles[n];
+	struct gp_stream_users users = tile->users;
+	uint32_t chunk, gap;
+
+	units = units < tile->hole ? units : tile->hole;
 	fit_unlink(f, n);
-	if (f->t.tiles[n].units > units)
-		fit_push(f, gp_tiling_cut(&f->t, n, units));
-	f->t.tiles[n].state = GP_TILE_FREE | GP_TILE_SMALL;
-	f->small_units += f->t.tiles[n].units;
-	*out = fit_join(f, n);
-	fit_push(f, *out);
+	chunk = fit_cut(f, GP_FIT_MAIN, n, 0, units, 0, GP_TILE_CHUNK);
+	gap = gp_tiling_record(&f->t, gp_tile_unit(&f->t.tiles[chunk]), 0,
+			       GP_TILE_GAP | GP_TILE_SMALL);
+	f->t.tiles[gap].stream = 0;
+	f->t.tiles[gap].hole = units;
+	f->t.tiles[gap].users = users;
+	f->t.tiles[gap].prev = f->t.tiles[gap].next = GP_TILE_NIL;
+	f->t.tiles[gap].chain = chunk;
+	f->t.tiles[chunk].chain = gap;
+	f->small_units += units;
+	fit_put(f, gap);
+	*out = gap;
 }
 
 /* One more chunk for small blocks, where there are few and main has a hole for it. */
@@ -193,7 +220,7 @@ static bool fit_spare_chunk(struct gp_fit *f, uint32_t *out)
 	return n;
 }
 
-/* A hole of a part for at least `units`. There is room for one more tile after it. */
+/* A hole of a part for at least `units`. There is room for one more tile then. */
 static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, uint32_t stream,
 		      uint32_t *out)
 {
@@ -227,55 +254,66 @@ static int fit_obtain(struct gp_fit *f, enum gp_fit_part part, uint32_t units, u
 
 /* ---- the slow path of alloc ---- */
 
-/* Before memory of free tile n is used on a stream. It is that stream's from now on, the rest of it
+/* Before memory of the hole of tile n is used on a stream. It is that stream's from now on, the rest of it
  * too: the stream has waited for everybody else, and keeping the others in the set made four times as
  * many waits (traces/multi_stream). */
 int gp_fit_wait(struct gp_fit *f, uint32_t n, uint32_t stream)
 {
 	struct gp_tile *tile = &f->t.tiles[n];
-	int r = gp_streams_wait_for(&f->streams, fit_users(tile), stream);
+	int r = gp_streams_wait_for(&f->streams, tile->users, stream);
 
-	if (!r) {
-		tile->streams = gp_stream_bit(stream);
-		tile->epoch = f->streams.epoch;
-	}
+	if (!r)
+		tile->users = fit_freed_by(f, stream);
 	return r;
 }
 
-/* Frees what lies before the aligned start in free tile n; returns the tile that starts there. Room
- * for two is there. */
-static uint32_t fit_align(struct gp_fit *f, uint32_t n, uint64_t align)
-{
-	uint64_t addr = gp_tile_addr(&f->t.tiles[n]);
-	uint32_t front = (uint32_t)((gp_align_up(addr, align) - addr) >> GP_TILE_LG_UNIT), rest;
-
-	if (!front)
-		return n;
-	fit_unlink(f, n);
-	rest = gp_tiling_cut(&f->t, n, front);
-	fit_push(f, n);
-	fit_push(f, rest);
-	return rest;
-}
-
-/* coalesce=false: the bins of `small` hold what was freed, each block of exactly its class; a new one
- * is cut from main. */
+/* coalesce=false: each block that was freed is the hole of a tile of no block, in the bins of `small`. A new
+ * one is cut from main, and what is left of the hole there gets such a tile too, so that no block has a
+ * hole. */
 static int fit_obtain_class(struct gp_fit *f, uint32_t units, uint32_t stream, uint32_t *out)
 {
-	int r = gp_tiling_room(&f->t, 1);
+	struct gp_tiling *t = &f->t;
+	uint32_t n =
+		gp_size_bins_latest(t, GP_FIT_SMALL * GP_BINS_CLASSES + gp_size_bins_class(units));
+	int r = 0;
 
-	*out = gp_size_bins_latest(&f->bins[GP_FIT_SMALL], &f->t, gp_size_bins_class(units));
-	if (r || *out)
-		return r;
-	r = fit_obtain(f, GP_FIT_MAIN, units, stream, out);
+	*out = n;
+	if (n && t->tiles[n].hole >= units)
+		return gp_tiling_room(t, 1);
+	r = fit_obtain(f, GP_FIT_MAIN, units, stream, &n);
+	if (!r)
+		r = gp_tiling_room(t, 3);
 	if (r)
 		return r;
-	fit_unlink(f, *out);
-	if (f->t.tiles[*out].units > units)
-		fit_push(f, gp_tiling_cut(&f->t, *out, units));
-	f->t.tiles[*out].state |= GP_TILE_SMALL;
-	fit_push(f, *out);
-	return gp_tiling_room(&f->t, 1);
+	fit_unlink(f, n);
+	*out = n;
+	/* A block stays one, and a piece goes on beginning with its GAP. */
+	if (t->tiles[n].units || !t->tiles[n].prev) {
+		*out = gp_tiling_cut(t, n, 0, 0, GP_TILE_GAP);
+		gp_size_bins_none(t, n);
+	}
+	if (t->tiles[*out].hole > units)
+		fit_put(f, gp_tiling_cut(t, *out, units, 0, GP_TILE_GAP));
+	t->tiles[*out].state |= GP_TILE_SMALL;
+	fit_put(f, *out);
+	return 0;
+}
+
+/* coalesce=false: the whole hole of tile n is handed out, which is no block. */
+static void fit_hand_out_class(struct gp_fit *f, uint32_t n, uint32_t stream, struct gp_block *out)
+{
+	struct gp_tile *tile = &f->t.tiles[n];
+
+	fit_unlink(f, n);
+	gp_size_bins_none(&f->t, n);
+	tile->state = GP_TILE_USED;
+	tile->stream = (uint16_t)stream;
+	tile->units = tile->hole;
+	tile->hole = 0;
+	gp_tile_index_add(&f->t.index, gp_tile_unit(tile), n);
+	f->live++;
+	f->granted_units += tile->units;
+	*out = (struct gp_block){ gp_tile_addr(tile), gp_tile_bytes(tile) };
 }
 
 /* The upper bound of the class: with it, any block of a class serves any request of the class. */
@@ -289,10 +327,9 @@ static uint64_t fit_round_to_class(const struct gp_fit *f, uint64_t units)
 GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request *req, struct gp_block *out)
 {
 	uint64_t units = (req->size + GP_ALIGN - 1) >> GP_TILE_LG_UNIT, padded = units;
-	uint32_t stream = req->stream & f->stream_mask, n;
-	uint64_t align = UINT64_C(1) << gp_min_u64(req->lg_align, 63);
+	uint32_t stream = req->stream & f->stream_mask, n, front = 0;
+	uint64_t align = UINT64_C(1) << gp_min_u64(req->lg_align, 63), addr;
 	enum gp_fit_part part = units <= f->quick_units ? GP_FIT_SMALL : GP_FIT_MAIN;
-	uint8_t state;
 	int r = gp_fit_know(f, stream);
 
 	if (r)
@@ -311,13 +348,20 @@ GP_NOINLINE int fit_alloc_slow(struct gp_fit *f, const struct gp_request *req, s
 		r = gp_tiling_room(&f->t, 2);
 	if (r)
 		return r;
+	addr = gp_hole_addr(&f->t.tiles[n]);
 	if (align > GP_ALIGN)
-		n = fit_align(f, n, align);
+		front = (uint32_t)((gp_align_up(addr, align) - addr) >> GP_TILE_LG_UNIT);
+	if (!f->coalesce && !front) {
+		fit_hand_out_class(f, n, stream, out);
+		return 0;
+	}
 	fit_unlink(f, n);
-	state = fit_part(&f->t.tiles[n]) == GP_FIT_SMALL && f->coalesce
-			? GP_TILE_USED | GP_TILE_SMALL
-			: GP_TILE_USED; /* with coalesce=false only what is free is small */
-	fit_hand_out(f, fit_part(&f->t.tiles[n]), n,
-		     (uint32_t)gp_min_u64(units, f->t.tiles[n].units), stream, state, out);
+	if (f->coalesce)
+		fit_hand_out(f, part, n, front, (uint32_t)units, stream,
+			     part == GP_FIT_SMALL ? GP_TILE_USED | GP_TILE_SMALL : GP_TILE_USED,
+			     out);
+	else
+		fit_hand_out(f, GP_FIT_SMALL, n, front, f->t.tiles[n].hole - front, stream,
+			     GP_TILE_USED, out);
 	return 0;
 }

@@ -24,11 +24,11 @@ int gp_quick_check(const struct gp_quick *q, const struct gp_tiling *t, unsigned
 		   uint32_t stream, const char *owner, uint64_t *units, FILE *why)
 {
 	for (unsigned key = 0; key < GP_QUICK_UNITS; key++)
-		for (uint32_t n = q->head[key]; n; n = t->tiles[n].link.next) {
+		for (uint32_t n = q->head[key]; n; n = t->tiles[n].chain) {
 			const struct gp_tile *tile = &t->tiles[n];
 
 			*units += tile->units;
-			if (tile->state != state || tile->streams != stream ||
+			if (tile->state != state || tile->stream != stream ||
 			    tile->units != key + 1 || !q->marks[key])
 				return gp_tiling_complain(t, n, owner, "is in the wrong quick list",
 							  why);

@@ -6,7 +6,7 @@
  * algorithm for heap storage management", SIGPLAN Notices 23(10), 1988; deferred coalescing in
  * P. R. Wilson et al.: "Dynamic storage allocation: a survey and critical review", IWMM 1995).
  *
- * Shape       head[units - 1] -> block -> block    last in, first out, linked by link.next. One of these
+ * Shape       head[units - 1] -> block -> block    last in, first out, linked by chain. One of these
  *             for each stream, so that reuse never crosses streams.
  * Invariants  blocks in it are in state GP_TILE_QUICK; marks has each size that has any
  *                                                                  -> gp_quick_check()
@@ -34,7 +34,7 @@ static inline uint32_t gp_quick_pop(struct gp_quick *q, const struct gp_tiling *
 	uint32_t n = q->head[units - 1];
 
 	if (GP_LIKELY(n))
-		q->head[units - 1] = t->tiles[n].link.next;
+		q->head[units - 1] = t->tiles[n].chain;
 	return n;
 }
 
@@ -43,7 +43,7 @@ static inline void gp_quick_push(struct gp_quick *q, struct gp_tiling *t, uint32
 	struct gp_tile *tile = &t->tiles[n];
 	unsigned key = tile->units - 1;
 
-	tile->link.next = q->head[key];
+	tile->chain = q->head[key];
 	q->head[key] = n;
 	q->marks[key] = 1;
 }

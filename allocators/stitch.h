@@ -17,7 +17,7 @@ struct stitch_view {
 	struct gp_range at;
 	struct gp_range *parts; /* the home of each handle, in the order they are mapped here */
 	uint32_t n_parts;
-	uint32_t tiles; /* of its block, chained by link.next; GP_TILE_NIL: no block */
+	uint32_t tiles; /* of its block, chained by `chain`; GP_TILE_NIL: no block */
 	uint64_t block; /* its address */
 	uint64_t used;  /* the clock at its last use */
 };
@@ -26,7 +26,7 @@ struct stitch_view {
 struct stitch_piece {
 	struct gp_range handle;
 	struct gp_range free;
-	uint32_t tile; /* the free tile that has it, when it was looked up */
+	uint32_t tile; /* the one in whose hole it was when it was looked up */
 };
 
 struct stitch {

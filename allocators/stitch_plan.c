@@ -56,11 +56,11 @@ static bool is_end(const struct stitch_piece *p)
 	return p->free.addr + p->free.size == p->handle.addr + p->handle.size;
 }
 
-/* The pieces of one free tile, at most three kinds: an end, whole handles, a start. */
+/* The pieces of one hole, at most three kinds: an end, whole handles, a start. */
 static int collect_tile(struct stitch *s, uint32_t n)
 {
 	const struct gp_tile *t = &s->fit.t.tiles[n];
-	uint64_t addr = gp_tile_addr(t), end = addr + gp_tile_bytes(t);
+	uint64_t addr = gp_hole_addr(t), end = addr + gp_hole_bytes(t);
 	const struct gp_range_entry *e = gp_range_set_containing(&s->fit.pool.ranges, addr);
 
 	while (e && e->addr < end) {
@@ -81,13 +81,13 @@ static int collect_tile(struct stitch *s, uint32_t n)
 
 static int collect(struct stitch *s)
 {
-	struct gp_size_bins *bins = &s->fit.bins[GP_FIT_MAIN];
-	unsigned c = gp_size_bins_class(PIECE_MIN >> GP_TILE_LG_UNIT);
+	const struct gp_size_bins *bins = &s->fit.bins;
+	uint32_t c = gp_size_bins_class(PIECE_MIN >> GP_TILE_LG_UNIT);
 	uint32_t n;
 	int r = 0;
 
 	s->n_pieces = 0;
-	for (; !r && (n = gp_size_bins_from(bins, &s->fit.t, &c)); c++)
+	for (; !r && (n = gp_size_bins_from(bins, GP_FIT_MAIN, &s->fit.t, &c)); c++)
 		for (; n && !r; n = gp_size_bins_next(&s->fit.t, n))
 			r = collect_tile(s, n);
 	if (!r && s->n_pieces)

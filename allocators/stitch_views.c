@@ -158,38 +158,25 @@ static int make_view(struct stitch *s, struct stitch_view **out)
 
 /* ---- blocks ---- */
 
-/* The tile that has a chosen piece: others of the same tile may have been taken before. */
+/* The tile in whose hole a chosen piece is: others of the same hole may have been taken before. */
 static uint32_t tile_of(const struct stitch *s, const struct stitch_piece *p)
 {
 	const struct gp_tile *tiles = s->fit.t.tiles;
 	uint32_t n = p->tile;
 
-	while (p->free.addr - gp_tile_addr(&tiles[n]) >= gp_tile_bytes(&tiles[n]))
+	while (p->free.addr - gp_hole_addr(&tiles[n]) >= gp_hole_bytes(&tiles[n]))
 		n = tiles[n].next;
 	return n;
 }
 
-/* Takes a chosen piece out of its tile. Room for two is there. */
+/* Takes a chosen piece out of its hole. Room for one is there. */
 static uint32_t carve(struct stitch *s, const struct stitch_piece *p, uint32_t stream)
 {
-	struct gp_size_bins *bins = &s->fit.bins[GP_FIT_MAIN];
-	struct gp_tiling *t = &s->fit.t;
-	uint32_t n = tile_of(s, p), rest;
-	uint64_t before = p->free.addr - gp_tile_addr(&t->tiles[n]);
+	uint32_t n = tile_of(s, p);
+	uint64_t before = p->free.addr - gp_hole_addr(&s->fit.t.tiles[n]);
 
-	gp_size_bins_remove(bins, t, n);
-	if (before) {
-		rest = gp_tiling_cut(t, n, (uint32_t)(before >> GP_TILE_LG_UNIT));
-		gp_size_bins_add(bins, t, n);
-		n = rest;
-	}
-	if (gp_tile_bytes(&t->tiles[n]) > p->free.size) {
-		rest = gp_tiling_cut(t, n, (uint32_t)(p->free.size >> GP_TILE_LG_UNIT));
-		gp_size_bins_add(bins, t, rest);
-	}
-	t->tiles[n].state = GP_TILE_PART;
-	t->tiles[n].streams = (uint16_t)stream;
-	return n;
+	return gp_fit_cut(&s->fit, n, (uint32_t)(before >> GP_TILE_LG_UNIT),
+			  (uint32_t)(p->free.size >> GP_TILE_LG_UNIT), stream, GP_TILE_PART);
 }
 
 /* Waits for whoever may still use the chosen pieces. */
@@ -218,7 +205,7 @@ static void give_view(struct stitch *s, struct stitch_view *v, uint32_t stream,
 	for (size_t i = 0; i < s->n_chosen; i++) {
 		*link = carve(s, &s->chosen[i], stream);
 		out->granted += gp_tile_bytes(&s->fit.t.tiles[*link]);
-		link = &s->fit.t.tiles[*link].link.next;
+		link = &s->fit.t.tiles[*link].chain;
 	}
 	*link = GP_TILE_NIL;
 	s->fit.live++;
@@ -241,7 +228,7 @@ int stitch_together(struct stitch *s, uint32_t units, uint32_t stream, uint64_t 
 	if (!r)
 		r = wait_for_chosen(s, stream);
 	if (!r)
-		r = gp_tiling_room(&s->fit.t, 2 * (uint32_t)s->n_chosen);
+		r = gp_tiling_room(&s->fit.t, (uint32_t)s->n_chosen);
 	if (!r)
 		give_view(s, v, stream, out);
 	return r;
@@ -263,9 +250,9 @@ int stitch_free_view(struct stitch *s, uint64_t addr)
 		uint32_t n = v->tiles;
 		int r2;
 
-		v->tiles = tiles[n].link.next;
+		v->tiles = tiles[n].chain;
 		s->fit.granted_units -= tiles[n].units;
-		r2 = gp_fit_release(&s->fit, n, tiles[n].streams);
+		r2 = gp_fit_release(&s->fit, n, tiles[n].stream);
 		r = r ? r : r2;
 	}
 	s->fit.live--;
@@ -303,7 +290,7 @@ static uint64_t block_end(const struct stitch *s, const struct stitch_view *v)
 {
 	uint64_t end = v->block;
 
-	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].link.next)
+	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].chain)
 		end += gp_tile_bytes(&s->fit.t.tiles[n]);
 	return end;
 }
@@ -389,7 +376,7 @@ static int check_block(const struct stitch *s, const struct stitch_view *v, uint
 {
 	uint64_t at = v->block;
 
-	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].link.next) {
+	for (uint32_t n = v->tiles; n; n = s->fit.t.tiles[n].chain) {
 		const struct gp_tile *t = &s->fit.t.tiles[n];
 
 		if (t->state != GP_TILE_PART)

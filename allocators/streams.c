@@ -27,7 +27,7 @@ void gp_streams_fini(struct gp_streams *s)
 int gp_streams_grow(struct gp_streams *s, uint32_t stream)
 {
 	uint32_t cap = s->cap ? s->cap : 4;
-	uint32_t *freed, *waited;
+	uint16_t *freed, *waited;
 
 	if (stream >= STREAMS_MAX)
 		return -E2BIG;
@@ -56,15 +56,23 @@ int gp_streams_grow(struct gp_streams *s, uint32_t stream)
 	return 0;
 }
 
+static void streams_begin_anew(struct gp_streams *s)
+{
+	s->epoch = 1;
+	memset(s->waited, 0, (size_t)s->cap * s->cap * sizeof(*s->waited));
+	for (uint32_t i = 0; i < s->n; i++)
+		s->freed[i] = s->epoch;
+}
+
 static int streams_wait_now(struct gp_streams *s, uint32_t from, uint32_t to)
 {
 	int r = gp_device_stream_wait(s->dev, from, to);
 
 	if (r)
 		return r;
-	/* A counter that has come to its end makes waits that were not needed, and misses none. */
-	if (s->epoch < UINT32_MAX)
-		s->epoch++;
+	if (s->epoch == UINT16_MAX)
+		streams_begin_anew(s);
+	s->epoch++;
 	s->waited[(size_t)to * s->cap + from] = s->epoch;
 	s->waits++;
 	/* What `to` takes now carries `from`'s work with it: whoever waited for `to` before this
@@ -98,13 +106,14 @@ int gp_streams_wait_for(struct gp_streams *s, struct gp_stream_users users, uint
 static bool streams_cover(const struct gp_streams *s, struct gp_stream_users a,
 			  struct gp_stream_users *b)
 {
-	uint32_t epoch = b->epoch, to;
+	uint32_t to;
+	uint16_t epoch = b->epoch;
 
 	if (!gp_is_pow2(b->set) || s->n > GP_STREAM_BITS)
 		return false;
 	to = gp_lowest_bit(b->set);
 	for (unsigned set = a.set & ~b->set; set; set &= set - 1) {
-		uint32_t waited = s->waited[(size_t)to * s->cap + gp_lowest_bit(set)];
+		uint16_t waited = s->waited[(size_t)to * s->cap + gp_lowest_bit(set)];
 
 		if (a.epoch >= waited)
 			return false;

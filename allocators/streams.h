@@ -11,7 +11,9 @@
  * A pool that does not keep it apart (fit.h) notes with each free piece the streams that may still
  * use it, one bit each, and the epoch of the latest free: gp_streams_wait_for makes the wait where
  * the taking stream has not waited since. The epoch counts the waits, so what was freed before a
- * wait is told from what was freed after it.
+ * wait is told from what was freed after it. When the epoch has come to its end, all waits are
+ * forgotten and it begins anew: what was freed before that makes a wait that may not be needed, until
+ * the new epoch has passed the old one; none is missed.
  *
  * GP_STREAM_FRESH marks memory that no stream has used yet: anybody's, without a wait.
  */
@@ -26,9 +28,9 @@ struct gp_streams {
 	struct gp_device *dev;
 	uint32_t n; /* streams seen: 0 .. n-1                                     */
 	uint32_t cap;
-	uint32_t epoch;   /* waits so far, and one                                      */
-	uint32_t *freed;  /* [s]: epoch of the last free or taking-over on s            */
-	uint32_t *waited; /* [to * cap + from]: epoch that began when `to` last waited  */
+	uint16_t epoch;   /* waits so far, and one, below 2^16: see above           */
+	uint16_t *freed;  /* [s]: epoch of the last free or taking-over on s            */
+	uint16_t *waited; /* [to * cap + from]: epoch that began when `to` last waited  */
 	uint64_t waits;   /* event waits made                                           */
 };
 
@@ -57,8 +59,7 @@ static inline void gp_streams_freed(struct gp_streams *s, uint32_t stream)
 int gp_streams_wait(struct gp_streams *s, uint32_t from, uint32_t to);
 /* Who may still use a piece of free memory: a set of streams, which freed it at `epoch` at the latest. */
 struct gp_stream_users {
-	uint16_t set;
-	uint32_t epoch;
+	uint16_t set, epoch;
 };
 
 /* The users of two pieces that become one. Streams that the only user of the other piece has waited

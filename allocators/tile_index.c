@@ -10,13 +10,24 @@
 #define INDEX_LG_FIRST 8
 #define INDEX_LG_MAX   (GP_TILE_NUMBER_BITS + 1)
 /* A second probe is a branch mispredicted: tables that the first-level cache holds (16 KiB) are at most
- * an eighth full, those that the second holds (256 KiB) a quarter. */
+ * an eighth full, those that the second holds (256 KiB) a quarter. From a million entries on each probe
+ * misses the cache anyway, and memory counts for more. */
 #define INDEX_LG_SPARSEST 12
 #define INDEX_LG_SPARSE   16
+#define INDEX_LG_DENSE    20
 
 static uint32_t index_room(unsigned lg)
 {
-	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSEST ? 8 : lg <= INDEX_LG_SPARSE ? 4 : 2);
+	uint32_t entries = UINT32_C(1) << lg;
+
+	if (lg >= INDEX_LG_DENSE)
+		return entries / 4 * 3;
+	return entries / (lg <= INDEX_LG_SPARSEST ? 8 : lg <= INDEX_LG_SPARSE ? 4 : 2);
+}
+
+static void index_move(struct gp_tile_index *to, const struct gp_tile *tiles, uint32_t n)
+{
+	gp_tile_index_add(to, gp_tile_unit(&tiles[n]), n);
 }
 
 static int index_resize(struct gp_tile_index *ix, const struct gp_tile *tiles, unsigned lg)
@@ -30,7 +41,7 @@ static int index_resize(struct gp_tile_index *ix, const struct gp_tile *tiles, u
 		return -ENOMEM;
 	for (uint32_t i = 0; ix->table && i <= ix->mask; i++)
 		if (ix->table[i])
-			gp_tile_index_add(&bigger, tiles, gp_tile_index_number(ix->table[i]));
+			index_move(&bigger, tiles, gp_tile_index_number(ix->table[i]));
 	free(ix->table);
 	*ix = bigger;
 	return 0;
@@ -48,11 +59,11 @@ void gp_tile_index_fini(struct gp_tile_index *ix)
 	*ix = (struct gp_tile_index){ 0 };
 }
 
-int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t more)
+int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t keys)
 {
 	unsigned lg = 64 - ix->shift;
 
-	while (lg <= INDEX_LG_MAX && (uint64_t)ix->n + more > index_room(lg))
+	while (lg <= INDEX_LG_MAX && keys > index_room(lg))
 		lg++;
 	return lg > INDEX_LG_MAX ? -ENOSPC : index_resize(ix, tiles, lg);
 }

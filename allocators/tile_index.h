@@ -11,40 +11,36 @@
  *             key * 2^64/phi (Knuth, TAOCP vol. 3, 6.4). Removal shifts later entries back (Knuth
  *             6.4, algorithm R), so there are no tombstones and a lookup never slows down with age.
  * Cost        1.1 probes in tables up to 256 KiB, at most a quarter full: 16 to 32 bytes a key (up to
- *             16 KiB twice as much); about 1.5 in larger ones, at most half full: 8 to 16 bytes
+ *             16 KiB twice as much); about 1.5 in larger ones, at most half full: 8 to 16 bytes; 2 from
+ *             4 MiB on, at most three quarters full: 5 to 11 bytes
  * Limits      2^24 - 1 tiles
  * Threads     the caller serialises
  */
 #ifndef GP_TILE_INDEX_H
 #define GP_TILE_INDEX_H
 
-#include "base.h"
+#include "streams.h"
 
 #define GP_TILE_NIL         0
 #define GP_TILE_NUMBER_BITS 24
 #define GP_TILE_NUMBER_MAX  ((UINT32_C(1) << GP_TILE_NUMBER_BITS) - 1)
 
-/* Neighbours in a list, as positions in the table of tiles (tiling.h). */
-struct gp_link {
-	uint32_t prev, next;
-};
-
 /* Each field is read and written alone, in its own width: a read that spans what several recent writes
  * left has to wait until they have reached the cache, 15 cycles and more, and blocks are often freed
  * and taken within a few. So no copies of whole tiles where it matters. */
 struct gp_tile {
-	uint32_t unit_low;   /* of address / GP_ALIGN */
-	uint16_t streams;    /* the owner's */
-	uint8_t unit_high;   /* bits 32 to 39 */
-	uint8_t state;       /* enum gp_tile_state */
-	uint32_t units;      /* size / GP_ALIGN */
-	uint32_t epoch;      /* the owner's */
-	struct gp_link link; /* the owner's */
-	uint32_t prev, next; /* by address */
+	uint32_t unit_low;            /* of address / GP_ALIGN */
+	uint16_t stream;              /* the owner's: of what is in use */
+	uint8_t unit_high;            /* bits 32 to 39 */
+	uint8_t state;                /* enum gp_tile_state */
+	uint32_t units;               /* size / GP_ALIGN */
+	uint32_t hole;                /* units free after it */
+	uint32_t prev, next;          /* by address */
+	uint32_t chain;               /* the owner's */
+	struct gp_stream_users users; /* of the hole */
 };
 
 _Static_assert(sizeof(struct gp_tile) == 32, "two tiles a cache line");
-_Static_assert(offsetof(struct gp_tile, link) == 16, "every fourth link of the table is a tile's");
 
 static inline uint64_t gp_tile_unit(const struct gp_tile *tile)
 {
@@ -59,15 +55,15 @@ static inline void gp_tile_set_unit(struct gp_tile *tile, uint64_t unit)
 
 struct gp_tile_index {
 	uint32_t *table;
-	uint32_t mask;    /* entries - 1 */
-	uint32_t shift;   /* 64 - log2 entries */
-	uint32_t n, room; /* keys; most of them before it grows */
+	uint32_t mask;  /* entries - 1 */
+	uint32_t shift; /* 64 - log2 entries */
+	uint32_t room;  /* most keys; the caller counts them */
 };
 
 int gp_tile_index_init(struct gp_tile_index *ix);
 void gp_tile_index_fini(struct gp_tile_index *ix);
-/* Room for `more` keys. -ENOMEM, or -ENOSPC beyond 2^24 tiles. */
-int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t more);
+/* Room for so many keys. -ENOMEM, or -ENOSPC beyond 2^24 tiles. */
+int gp_tile_index_grow(struct gp_tile_index *ix, const struct gp_tile *tiles, uint32_t keys);
 
 static inline uint64_t gp_tile_index_hash(uint64_t unit)
 {
@@ -112,17 +108,15 @@ static inline uint32_t gp_tile_index_find(const struct gp_tile_index *ix,
 	return gp_tile_index_probe(ix, tiles, unit, &slot);
 }
 
-/* The tile must not be there; there must be room. */
-static inline void gp_tile_index_add(struct gp_tile_index *ix, const struct gp_tile *tiles,
-				     uint32_t n)
+/* Tile n starts at `unit`. It must not be there; there must be room. */
+static inline void gp_tile_index_add(struct gp_tile_index *ix, uint64_t unit, uint32_t n)
 {
-	uint64_t hash = gp_tile_index_hash(gp_tile_unit(&tiles[n]));
+	uint64_t hash = gp_tile_index_hash(unit);
 	uint32_t i = (uint32_t)(hash >> ix->shift);
 
 	while (ix->table[i])
 		i = (i + 1) & ix->mask;
 	ix->table[i] = gp_tile_index_tag(hash) | n;
-	ix->n++;
 }
 
 /* Removes what probe found. */
@@ -142,7 +136,6 @@ static inline void gp_tile_index_remove(struct gp_tile_index *ix, const struct g
 		}
 	}
 	ix->table[hole] = 0;
-	ix->n--;
 }
 
 #endif
