@@ -88,8 +88,10 @@ int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes)
 {
 	int r = 0;
 
+	if (!cu->capacity)
+		return 0;
 	pthread_mutex_lock(&cu->books);
-	if (cu->capacity && (cu->held > cu->capacity || bytes > cu->capacity - cu->held))
+	if (cu->held > cu->capacity || bytes > cu->capacity - cu->held)
 		r = GP_NOMEM;
 	else
 		cu->held += bytes;
@@ -99,6 +101,8 @@ int gp_cuda_claim(struct gp_cuda *cu, uint64_t bytes)
 
 void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes)
 {
+	if (!cu->capacity)
+		return;
 	pthread_mutex_lock(&cu->books);
 	cu->held -= bytes;
 	pthread_mutex_unlock(&cu->books);
@@ -106,6 +110,8 @@ void gp_cuda_unclaim(struct gp_cuda *cu, uint64_t bytes)
 
 void gp_cuda_return(struct gp_cuda *cu, uint64_t bytes)
 {
+	if (!cu->capacity)
+		return;
 	pthread_mutex_lock(&cu->books);
 	cu->held -= bytes;
 	if (cu->base.inject.lose_bytes)

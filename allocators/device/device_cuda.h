@@ -109,7 +109,7 @@ struct gp_cuda {
 	uint64_t capacity;    /* 0: no limit but the card's */
 
 	pthread_mutex_t books;
-	uint64_t held;                     /* counted against capacity */
+	uint64_t held;                     /* counted against capacity, if there is one */
 	struct gp_range_set blocks, async; /* as asked for; tag: bytes they count for */
 	struct gp_range_set maps;          /* tag: the struct gp_cuda_memory */
 	struct gp_range_set memories;      /* the same, at each handle that is one */
