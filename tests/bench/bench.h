@@ -86,8 +86,8 @@ void bench_subject_open(struct bench_subject *s, struct bench_job *job, const ch
 			bool bare);
 /* Frees what churn leaves; a recording's blocks are freed by `between`. */
 void bench_subject_close(struct bench_subject *s);
-/* What comes before the first operation that is measured. */
-void bench_subject_setup(struct bench_subject *s);
+/* What comes before the first operation that is measured: ns for a call of it; NAN: nothing does. */
+double bench_subject_setup(struct bench_subject *s);
 /* What lies between two replays: a recording's blocks are freed, churn goes on as it is. */
 void bench_subject_between(struct bench_subject *s);
 /* ns for a call, without the device's time. */

@@ -61,13 +61,15 @@ static void live_of(const struct bench_plan *plan, const char *spec, struct benc
 {
 	const char *table = live_table;
 	struct bench_subject s;
+	double filling;
 	char column[16];
 
 	power_text(column, sizeof(column), (double)job->most_live);
 	bench_subject_open(&s, job, spec, false);
-	bench_subject_setup(&s);
+	filling = bench_subject_setup(&s);
 	bench_replay_ns(&s);
 	bench_figure(table, "ns per call", spec, column, replays_ns(&s));
+	bench_figure(table, "ns per call, the first ones", spec, column, filling);
 	bench_figure(table, "instructions per call", spec, column, bench_replay_instructions(&s));
 	if (!plan->run)
 		live_memory(table, &s, column);

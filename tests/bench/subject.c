@@ -131,13 +131,6 @@ void bench_subject_close(struct bench_subject *s)
 	gp_device_close(s->dev);
 }
 
-void bench_subject_setup(struct bench_subject *s)
-{
-	const struct bench_job *job = s->job;
-
-	bench_must(s, bench_loop(s->a, job->program.ops, job->n_setup, job->addrs));
-}
-
 void bench_subject_between(struct bench_subject *s)
 {
 	if (s->job->trace)
@@ -151,14 +144,8 @@ static size_t subject_n_ops(const struct bench_subject *s)
 	return s->job->program.n_ops - s->job->n_setup;
 }
 
-static int subject_replay(struct bench_subject *s)
-{
-	const struct bench_job *job = s->job;
-
-	return bench_loop(s->a, job->program.ops + job->n_setup, subject_n_ops(s), job->addrs);
-}
-
-double bench_replay_ns(struct bench_subject *s)
+/* Operations [from, to): ns for each, without the device's time. */
+static double subject_ns(struct bench_subject *s, size_t from, size_t to)
 {
 	struct gp_device_stats before, after;
 	uint64_t t0, ticks;
@@ -166,12 +153,29 @@ double bench_replay_ns(struct bench_subject *s)
 
 	gp_device_stats(s->dev, &before);
 	t0 = gp_ticks();
-	r = subject_replay(s);
+	r = bench_loop(s->a, s->job->program.ops + from, to - from, s->job->addrs);
 	ticks = gp_clock_between(t0, gp_ticks());
 	gp_device_stats(s->dev, &after);
 	bench_must(s, r);
 	ticks -= gp_min_u64(ticks, after.host_ticks - before.host_ticks);
-	return (double)ticks * gp_clock_get()->ns_per_tick / (double)subject_n_ops(s);
+	return (double)ticks * gp_clock_get()->ns_per_tick / (double)(to - from);
+}
+
+static int subject_replay(struct bench_subject *s)
+{
+	const struct bench_job *job = s->job;
+
+	return bench_loop(s->a, job->program.ops + job->n_setup, subject_n_ops(s), job->addrs);
+}
+
+double bench_subject_setup(struct bench_subject *s)
+{
+	return s->job->n_setup ? subject_ns(s, 0, s->job->n_setup) : NAN;
+}
+
+double bench_replay_ns(struct bench_subject *s)
+{
+	return subject_ns(s, s->job->n_setup, s->job->program.n_ops);
 }
 
 double bench_replay_instructions(struct bench_subject *s)
