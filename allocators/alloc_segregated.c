@@ -22,10 +22,7 @@ static int seg_alloc(struct gp_allocator *a, const struct gp_request *req, struc
 
 static int seg_free(struct gp_allocator *a, uint64_t addr)
 {
-	struct gp_fit *f = gp_fit_of(a);
-	uint32_t slot = 0, n = gp_fit_find(f, addr, &slot);
-
-	return gp_fit_free(f, n, slot, addr);
+	return gp_fit_free_at(gp_fit_of(a), addr);
 }
 
 static const struct gp_option seg_options[] = {

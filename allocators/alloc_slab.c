@@ -24,7 +24,7 @@
  * Threads      one at a time
  */
 #include "addr_index.h"
-#include "pool.h"
+#include "fit.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -75,6 +75,7 @@ struct slab {
 	struct gp_pool_options opt;
 
 	struct gp_allocator *parent, *own_parent;
+	struct gp_fit *fit; /* the parent's, for what goes straight there; NULL: it has none */
 	struct slab_cache caches[SLAB_MAX_CLASSES];
 	unsigned n_caches;
 	uint8_t *cache_of;          /* [units of GP_ALIGN, rounded up] */
@@ -292,8 +293,8 @@ static int slab_alloc(struct gp_allocator *a, const struct gp_request *req, stru
 	uint64_t *word;
 	int err;
 
-	if (GP_UNLIKELY(req->size > s->max_object || req->lg_align > gp_floor_log2(GP_ALIGN)))
-		return gp_alloc(s->parent, req, out);
+	if (req->size > s->max_object || GP_UNLIKELY(req->lg_align > gp_floor_log2(GP_ALIGN)))
+		return s->fit ? gp_fit_alloc(s->fit, req, out) : gp_alloc(s->parent, req, out);
 	err = GP_LIKELY(stream < s->n_streams) ? 0 : slab_new_stream(s, stream);
 	if (GP_UNLIKELY(err))
 		return err;
@@ -338,8 +339,8 @@ static int slab_free(struct gp_allocator *a, uint64_t addr)
 	uint64_t offset, n, *word;
 	struct slab_record *r;
 
-	if (GP_UNLIKELY(i == GP_INDEX_NONE))
-		return gp_free(s->parent, addr);
+	if (i == GP_INDEX_NONE)
+		return s->fit ? gp_fit_free_at(s->fit, addr) : gp_free(s->parent, addr);
 	r = &s->slabs[i];
 	c = &s->caches[r->cache];
 	offset = addr - r->addr - r->colour;
@@ -524,6 +525,7 @@ static int slab_init(struct gp_allocator *a)
 	r = slab_make_parent(a);
 	if (r)
 		return r;
+	s->fit = gp_fit_in(s->parent);
 	r = gp_addr_index_init(&s->index);
 	if (!r)
 		r = slab_make_caches(s);

@@ -242,3 +242,8 @@ int gp_fit_init(struct gp_allocator *a)
 		gp_fit_fini(a);
 	return r;
 }
+
+struct gp_fit *gp_fit_in(const struct gp_allocator *a)
+{
+	return a->ops->init == gp_fit_init ? gp_fit_of(a) : NULL;
+}

@@ -84,6 +84,10 @@ static inline struct gp_fit *gp_fit_of(const struct gp_allocator *a)
 	return gp_state(a);
 }
 
+/* What an allocator is that adds nothing to it (`segregated`), so that a tier below may go straight there;
+ * NULL: it is another. */
+struct gp_fit *gp_fit_in(const struct gp_allocator *a);
+
 /* Hooks of struct gp_allocator_ops, for an allocator whose state begins with a struct gp_fit. */
 int gp_fit_init(struct gp_allocator *a);
 void gp_fit_fini(struct gp_allocator *a);
@@ -160,6 +164,13 @@ static inline int gp_fit_free(struct gp_fit *f, uint32_t n, uint32_t slot, uint6
 	f->granted_units -= tile->units;
 	gp_quick_push(f->quick_of[tile->stream], &f->t, n);
 	return 0;
+}
+
+static inline int gp_fit_free_at(struct gp_fit *f, uint64_t addr)
+{
+	uint32_t slot = 0, n = gp_fit_find(f, addr, &slot);
+
+	return gp_fit_free(f, n, slot, addr);
 }
 
 #endif

@@ -9,10 +9,11 @@
 
 #define INDEX_LG_FIRST 8
 #define INDEX_LG_MAX   (GP_TILE_NUMBER_BITS + 1)
-/* A second probe is a branch mispredicted: tables that the first-level cache holds (16 KiB) are at most
- * an eighth full, those that the second holds (256 KiB) a quarter. From a million entries on each probe
- * misses the cache anyway, and memory counts for more. */
-#define INDEX_LG_SPARSEST 12
+/* A second probe is a branch mispredicted, and adding, finding and removing each have one to fear: tables
+ * that the second-level cache holds with room to spare (128 KiB) are at most a sixteenth full, the next
+ * (256 KiB) a quarter. From a million entries on each probe misses the cache anyway, and memory counts
+ * for more. */
+#define INDEX_LG_SPARSEST 15
 #define INDEX_LG_SPARSE   16
 #define INDEX_LG_DENSE    20
 
@@ -22,7 +23,7 @@ static uint32_t index_room(unsigned lg)
 
 	if (lg >= INDEX_LG_DENSE)
 		return entries / 4 * 3;
-	return entries / (lg <= INDEX_LG_SPARSEST ? 8 : lg <= INDEX_LG_SPARSE ? 4 : 2);
+	return entries / (lg <= INDEX_LG_SPARSEST ? 16 : lg <= INDEX_LG_SPARSE ? 4 : 2);
 }
 
 static void index_move(struct gp_tile_index *to, const struct gp_tile *tiles, uint32_t n)

@@ -10,9 +10,8 @@
  *             in 256, and the tile has to be read anyway. Home is the top bits of
  *             key * 2^64/phi (Knuth, TAOCP vol. 3, 6.4). Removal shifts later entries back (Knuth
  *             6.4, algorithm R), so there are no tombstones and a lookup never slows down with age.
- * Cost        1.1 probes in tables up to 256 KiB, at most a quarter full: 16 to 32 bytes a key (up to
- *             16 KiB twice as much); about 1.5 in larger ones, at most half full: 8 to 16 bytes; 2 from
- *             4 MiB on, at most three quarters full: 5 to 11 bytes
+ * Cost        up to 2 000 keys 1.03 probes and 64 to 128 bytes a key; to 16 000 1.1, and 16 to 128; above
+ *             about 1.5, and 8 to 16; from 500 000 on 2, and 5 to 11
  * Limits      2^24 - 1 tiles
  * Threads     the caller serialises
  */
