@@ -9,13 +9,14 @@
 
 #define INDEX_LG_FIRST 8
 #define INDEX_LG_MAX   (GP_INDEX_VALUE_BITS + 1)
-/* Up to here (512 KiB, which the cache next to a core holds) tables are at most an eighth full: a
- * second probe, which is a branch mispredicted, is rare then. */
-#define INDEX_LG_SPARSE 16
+/* A second probe is a branch mispredicted: tables that the second-level cache holds with room to spare (256
+ * KiB) are at most a sixteenth full, the next (512 KiB) an eighth. */
+#define INDEX_LG_SPARSEST 15
+#define INDEX_LG_SPARSE   16
 
 static uint32_t index_room(unsigned lg)
 {
-	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSE ? 8 : 2);
+	return (UINT32_C(1) << lg) / (lg <= INDEX_LG_SPARSEST ? 16 : lg <= INDEX_LG_SPARSE ? 8 : 2);
 }
 
 static int index_resize(struct gp_addr_index *ix, unsigned lg)

@@ -11,8 +11,8 @@
  *             hashing): addresses at regular distances, the usual case here, spread evenly.
  *             Removal shifts later entries back (Knuth 6.4, algorithm R), so there are no
  *             tombstones and a lookup never slows down with age.
- * Cost        1.1 probes in tables up to 512 KiB, at most an eighth full; about 1.5 in larger ones,
- *             at most half full: 64 to 128, and 16 to 32 bytes for each key
+ * Cost        1.1 probes in tables up to 512 KiB, at most an eighth full (up to 256 KiB a sixteenth);
+ *             about 1.5 in larger ones, at most half full: 64 to 256, and 16 to 32 bytes for each key
  * Limits      addresses below 2^48, multiples of 256 after the caller's shift; 2^24 records
  * Threads     the caller serialises
  */

@@ -5,7 +5,7 @@
  * Shape       level 0 has one bit a member; a bit of level k+1 says whether a 64-bit word of level
  *             k is not 0. As many levels are in use as the largest member so far needs, so that the
  *             top one is one word.
- * Cost        add, remove: one word, and one more for each level whose word turns non-zero or zero;
+ * Cost        add: one word a level; remove: one word, and one more for each level whose word turns zero;
  *             first: one find-first-set a level: 3 for members below 262144, 5 for 2^30
  * Memory      capacity / 8 bytes and a 63rd of that, zeroed by the caller, so that it can come from
  *             lazy.h and cost what is touched
@@ -45,13 +45,9 @@ static inline void gp_bitset_add(struct gp_bitset *s, uint64_t i)
 {
 	if (GP_UNLIKELY(i >> (6 * s->n_levels)))
 		gp_bitset_raise(s, i);
-	for (unsigned k = 0; k < s->n_levels; k++, i /= 64) {
-		uint64_t *word = &s->level[k][i / 64], was = *word;
-
-		*word = was | UINT64_C(1) << (i % 64);
-		if (was)
-			return;
-	}
+	/* Whether the levels above have it already costs more to ask than to write. */
+	for (unsigned k = 0; k < s->n_levels; k++, i /= 64)
+		s->level[k][i / 64] |= UINT64_C(1) << (i % 64);
 }
 
 static inline void gp_bitset_remove(struct gp_bitset *s, uint64_t i)
