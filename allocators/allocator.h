@@ -74,9 +74,9 @@ enum gp_option_type {
 	GP_OPTION_COUNT,    /* uint64_t                            */
 	GP_OPTION_BOOL,     /* bool: true|false, yes|no, 1|0       */
 	GP_OPTION_CHOICE,   /* unsigned: index into choices        */
-	GP_OPTION_FRACTION, /* double, 0 .. 1                    */
-	GP_OPTION_TEXT, /* char[GP_OPTION_TEXT_MAX], which init makes sense of; a comma only inside
-			   * [brackets]                          */
+	GP_OPTION_FRACTION, /* double, 0 .. 1                      */
+	GP_OPTION_TEXT,     /* char[GP_OPTION_TEXT_MAX], which init makes sense of; a comma only
+			     * inside [brackets] */
 };
 
 /* One setting of an allocator. The core writes the default, then what the user gave, into the
@@ -145,9 +145,9 @@ struct gp_placement {
 	uint64_t height; /* bytes: the highest end                                  */
 };
 
-/* What is known about the job beforehand. Zero means not known. */
 #define GP_ARENAS_MAX 64 /* more threads than that share arenas */
 
+/* What is known about the job beforehand. Zero means not known. */
 struct gp_env {
 	unsigned threads;      /* threads that will call; 0 and 1 are the same    */
 	unsigned arenas;       /* instances that they are spread over; 0: one each */

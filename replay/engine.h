@@ -90,8 +90,8 @@ struct gp_window {
 	uint64_t first_event, last_event;
 	uint64_t t_ns; /* of the last */
 	struct gp_span_u64 requested, granted, reserved;
-	struct gp_span_f internal, external,
-		external_sq; /* fragmentation, 0 .. 1; NaN: not known */
+	/* Fragmentation, 0 .. 1; NaN: not known. */
+	struct gp_span_f internal, external, external_sq;
 };
 
 struct gp_oom;
@@ -221,8 +221,8 @@ struct gp_engine_config {
 	unsigned n_windows; /* at most so many windows in the curve (default 2000) */
 	bool stop_on_oom;
 	bool explain; /* after a failure, find a setting that has none */
-	const char *const
-		*wraps; /* decorators to put on, innermost first ("check", "fault:nth=3") */
+	/* Decorators to put on, innermost first ("check", "fault:nth=3"). */
+	const char *const *wraps;
 	size_t n_wraps;
 	unsigned threads; /* 0: recorded order on one thread */
 	enum gp_threads_mode threads_mode;

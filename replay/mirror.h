@@ -24,8 +24,8 @@ struct gp_mirror {
 	struct {
 		uint64_t first_event, last_event;
 		const char *what; /* "requested", "granted", "reserved" */
-		uint64_t cuda,
-			sim; /* bytes: the most in that window, or the least where only it differs */
+		/* Bytes: the most in that window, or the least where only it differs. */
+		uint64_t cuda, sim;
 	} parting;
 
 	double cuda_ns, sim_ns; /* of all calls */

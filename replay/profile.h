@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * profile: a device profile (allocators/device_profile.h) as a file, JSON:
+ * profile: a device profile (allocators/device/device_profile.h) as a file, JSON:
  *
  *   { "format": "gpupool-profile", "version": 1, "name": "h200", "source": "...",
  *     "simulated": false,
@@ -12,9 +12,10 @@
  *        "max_ns": N, "mean_ns": N}, ...], ...},
  *     "notes": ["...", ...] }
  *
- * All numbers are whole. "mean_ns", "source" and "notes" may be left out, and so may what a machine does not tell. Keys that this version does not know are passed over. The sizes
- * of a call ascend, and so do the times of a row; a file in which they do not is refused, as is one
- * from which no device can be made.
+ * All numbers are whole. "mean_ns", "source" and "notes" may be left out, and so may what a machine
+ * does not tell. Keys that this version does not know are passed over. The sizes of a call ascend,
+ * and so do the times of a row; a file in which they do not is refused, as is one from which no
+ * device can be made.
  */
 #ifndef GP_PROFILE_H
 #define GP_PROFILE_H

@@ -2,7 +2,7 @@
  *
  * work: see work.h.
  *
- * Simulated   time passes by driver calls alone (allocators/sim_queue.h), so a call lasts as long as
+ * Simulated   time passes by driver calls alone (allocators/device/sim_queue.h), so a call lasts as long as
  *             those it made: the same in every run, and what is measured is what was modelled.
  * Cost        of a call that stays off the device: two histogram updates. Else, on a GPU, one query
  *             for each stream with work and, where the work is over, one event.
@@ -127,7 +127,7 @@ static void meter_record(struct gp_meter *m, enum gp_metered which, uint64_t sta
 	gp_hist_record(&m->job->run->work->idle_ns[which], idle_ns);
 }
 
-/* Calls of the driver that wait for queued work; no other does (allocators/sim_queue.h). */
+/* Calls of the driver that wait for queued work; no other does (allocators/device/sim_queue.h). */
 static uint64_t meter_waits(const struct gp_device *dev)
 {
 	return LOAD(dev->calls[GP_CALL_RELEASE]) + LOAD(dev->calls[GP_CALL_SYNC]);

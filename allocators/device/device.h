@@ -3,7 +3,7 @@
  * device: where address space and memory come from. Two implementations of one interface:
  *
  *   sim   device_sim.c    no GPU: capacity, page granularity, a cost model, switchable defects
- *   cuda  device_cuda.c   the CUDA runtime; the only file that includes a CUDA header
+ *   cuda  device_cuda.c   the CUDA runtime; device_cuda.h alone includes CUDA's headers
  *
  * Callers use the gp_device_*() functions, never the hooks: they count, time and report.
  *
@@ -83,11 +83,11 @@ struct gp_device_stats {
 /* A pool of stream-ordered allocations. Memory freed on a stream may be taken on it at once. By
  * another stream it is taken where one of these allows it, or after a synchronisation. */
 struct gp_async_config {
-	uint64_t
-		threshold; /* a synchronisation gives back what is free above so many reserved bytes */
-	bool follow_events; /* what was freed before an event that the other stream waited for       */
-	bool opportunistic; /* what a stream freed that is done with all its work                    */
-	bool internal; /* anything, before memory runs out: the driver makes the taker wait     */
+	/* A synchronisation gives back what is free above so many reserved bytes. */
+	uint64_t threshold;
+	bool follow_events; /* what was freed before an event that the other stream waited for */
+	bool opportunistic; /* what a stream freed that is done with all its work              */
+	bool internal;      /* anything, before memory runs out: the driver makes the taker wait */
 };
 
 struct gp_async_counts {
@@ -168,9 +168,8 @@ struct gp_device_ops {
 
 /* Faults on purpose, for tests. Calls are counted from 1 since the device was opened; 0: none. */
 struct gp_injection {
-	uint64_t lost_call; /* from this call on every one answers -ENODEV, as a lost card does  */
-	uint64_t
-		sticky_call; /* ... -EIO, as after a kernel's illegal address                     */
+	uint64_t lost_call;   /* from this call on every one answers -ENODEV, as a lost card does */
+	uint64_t sticky_call; /* ... -EIO, as after a kernel's illegal address                  */
 	/* Counted over the calls that take memory: reserve, async_alloc, create and map. */
 	uint64_t fail_call; /* this one fails with GP_NOMEM, once */
 	uint64_t slow_call; /* this one takes slow_ns more        */
@@ -201,8 +200,8 @@ struct gp_device {
 
 /* How to open a device. */
 struct gp_device_config {
-	uint64_t
-		capacity; /* bytes: sim: size of the card; cuda: refuse to hold more. 0: all of it */
+	/* Bytes. sim: size of the card; cuda: refuse to hold more. 0: all of it. */
+	uint64_t capacity;
 	/* sim: the cost model, which stays the caller's until the device is closed; NULL: the built-in
 	 * one, of an H200 */
 	const struct gp_profile *profile;

@@ -21,12 +21,13 @@
  *   6. with `internal`, where the device has none: any lane, and the taker waits for its stream
  * A synchronisation makes everything ready and gives chunks back down to the threshold.
  *
- * How true    Worked out from calls on one H200 (driver 580, CUDA 13.0). Of 99 945 allocations of the
- *             four single-stream recordings replayed there 66 124 of 66 124, 12 234 of 12 234, 8 527
- *             of 8 528 got the address that this gives, one after the other; the training run 4 026
- *             until the driver remapped other chunks than the lowest, and 330 chunks at its peak
- *             against 328. A program of three streams that leaves blocks to a fourth, as PyTorch
- *             does: the same reserved bytes after every one of 40 steps.
+ * How true    Worked out from calls on one H200 (driver 580, CUDA 13.0), and held against the
+ *             recordings of one stream, replayed there. The address is the same of all 66 124
+ *             allocations of llm_serve and all 12 234 of vision_train; of diffusion of the first
+ *             490, and the reserved bytes after every call; of llm_train up to allocation 9 135,
+ *             where the driver maps other chunks elsewhere than the lowest. A program of three
+ *             streams that leaves blocks to a fourth, as PyTorch does: the same reserved bytes
+ *             after every one of 40 steps.
  * Not known   which chunks the driver maps elsewhere first (here: the lowest), what it tries before
  *             it runs out of memory
  * Threads     the lock of the device, which all but the hooks expect to be held. The observer is
