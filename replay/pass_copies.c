@@ -580,8 +580,14 @@ static int copies_latency(struct copies *p)
 int gp_pass_copies(struct gp_job *job)
 {
 	struct copies p;
-	int r = copies_init(&p, job);
+	int r;
 
+	/* A round without a call would never look at the phase. */
+	if (!job->program.n_ops) {
+		copies_memory(job);
+		return 0;
+	}
+	r = copies_init(&p, job);
 	if (!r && job->cfg.passes & GP_PASS_THROUGHPUT)
 		r = gp_throughput_repeat(job, copies_once, &p);
 	if (!r && job->cfg.passes & GP_PASS_LATENCY && job->run->status == GP_STATUS_OK)

@@ -155,16 +155,16 @@ static double throughput_median(double *values, size_t n)
 	return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-/* One repetition: runs until they add up to a time that can be measured. Time by kind of call
- * becomes that of one run. */
+/* One repetition: runs until they add up to a time that can be measured, or it turns out that there
+ * is nothing to do. Time by kind of call becomes that of one run. */
 static int throughput_repetition(struct gp_job *job, gp_throughput_once *once, void *arg,
 				 struct gp_tally *sum)
 {
+	struct gp_tally t = { .ops = 1 };
 	int n = 0;
 
 	*sum = (struct gp_tally){ 0 };
-	for (; n < REPETITION_RUNS && sum->wall_ns < REPETITION_NS; n++) {
-		struct gp_tally t;
+	for (; n < REPETITION_RUNS && sum->wall_ns < REPETITION_NS && t.ops; n++) {
 		int r = once(job, arg, &t);
 
 		if (r || job->run->status == GP_STATUS_ERROR)
@@ -186,11 +186,14 @@ int gp_throughput_repeat(struct gp_job *job, gp_throughput_once *once, void *arg
 {
 	unsigned n = 0, repeat = job->cfg.repeat;
 	double *ns = calloc((3 + GP_CALL_N) * (size_t)repeat, sizeof(*ns));
-	double *rate = ns + repeat, *device = rate + repeat, *calls = device + repeat;
+	double *rate, *device, *calls;
 	int r = 0;
 
 	if (!ns)
 		return -ENOMEM;
+	rate = ns + repeat;
+	device = rate + repeat;
+	calls = device + repeat;
 	while (n < repeat && job->run->status != GP_STATUS_PARTIAL) {
 		struct gp_tally t;
 
