@@ -122,19 +122,28 @@ static const char *show(const char *value)
 	return value ? value : "";
 }
 
+/* What stands between an option's name and its value: nothing where the name ends inside the value,
+ * as in "work=busy:". */
+static const char *joint(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && isalnum((unsigned char)name[n - 1]) ? "=" : "";
+}
+
 bool cli_size(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *out)
 {
 	char lo[32], hi[32];
 	uint64_t n;
 
 	if (!value || !gp_parse_size(value, &n)) {
-		cli_error("--%s=%s: expected a size, such as 65536, 64K, 2MiB or 1.5GiB", name,
-			  show(value));
+		cli_error("--%s%s%s: expected a size, such as 65536, 64K, 2MiB or 1.5GiB", name,
+			  joint(name), show(value));
 		return false;
 	}
 	if (n < min || n > max) {
-		cli_error("--%s=%s: expected a size from %s to %s", name, value, cli_bytes(lo, min),
-			  cli_bytes(hi, max));
+		cli_error("--%s%s%s: expected a size from %s to %s", name, joint(name), value,
+			  cli_bytes(lo, min), cli_bytes(hi, max));
 		return false;
 	}
 	*out = n;
@@ -151,8 +160,8 @@ bool cli_count(const char *name, const char *value, uint64_t min, uint64_t max, 
 	if (value && isdigit((unsigned char)value[0]))
 		n = strtoull(value, &end, 10);
 	if (!end || *end || errno || n < min || n > max) {
-		cli_error("--%s=%s: expected a whole number from %llu to %llu", name, show(value),
-			  (unsigned long long)min, (unsigned long long)max);
+		cli_error("--%s%s%s: expected a whole number from %llu to %llu", name, joint(name),
+			  show(value), (unsigned long long)min, (unsigned long long)max);
 		return false;
 	}
 	*out = n;
@@ -168,7 +177,8 @@ bool cli_real(const char *name, const char *value, double min, double max, doubl
 		x = strtod(value, &end);
 	/* Written so that NaN is refused too. */
 	if (!end || end == value || *end || !(x >= min && x <= max)) {
-		cli_error("--%s=%s: expected a number from %g to %g", name, show(value), min, max);
+		cli_error("--%s%s%s: expected a number from %g to %g", name, joint(name),
+			  show(value), min, max);
 		return false;
 	}
 	*out = x;

@@ -58,7 +58,8 @@ bool cli_is_quiet(void);
 /* Flushes standard output; false after cli_error when something could not be written. */
 bool cli_flush_output(void);
 
-/* Value parsers: false after cli_error("--NAME=VALUE: expected ..., such as ..."). */
+/* Value parsers: false after cli_error("--NAME=VALUE: expected ..., such as ..."). Of a value that is
+ * part of an option's, NAME is all before it: "work=busy:". */
 bool cli_size(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *out);
 bool cli_count(const char *name, const char *value, uint64_t min, uint64_t max, uint64_t *out);
 bool cli_real(const char *name, const char *value, double min, double max, double *out);

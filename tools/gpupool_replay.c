@@ -150,8 +150,7 @@ static int run_all(struct replay *r, struct gp_report *report)
 		if (replay_options_pass_over(spec, &r->setup.environment.device))
 			continue;
 		if (r->options.n_threads)
-			r->setup.engine.threads = r->setup.mirror.threads =
-				r->options.threads[i % each];
+			r->setup.engine.threads = r->options.threads[i % each];
 		run = run_one(r, report, spec, &r->setup.engine, &code);
 		if (!run)
 			return code;

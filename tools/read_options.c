@@ -17,7 +17,7 @@ static bool parse_factor(const char *name, const char *value, struct gp_trace_si
 	snprintf(times, sizeof(times), "%.*s", (int)n, value);
 	out->over = 1;
 	if (n < sizeof(times) &&
-	    (!value[n] || cli_count(name, value + n + 1, 1, FACTOR_MAX, &out->over)))
+	    (!value[n] || cli_count("scale-sizes=N/", value + n + 1, 1, FACTOR_MAX, &out->over)))
 		return cli_count(name, times, 1, FACTOR_MAX, &out->times);
 	if (n >= sizeof(times))
 		cli_error("--%s=%s: expected a fraction, such as 1/16", name, value);

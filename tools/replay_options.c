@@ -145,12 +145,13 @@ static bool refuse_inject(const char *name, const char *value)
 /* "N:NS" */
 static bool parse_slow(const char *value, struct gp_injection *inject)
 {
-	char call[32];
+	char call[32], before[48];
 	size_t n = strcspn(value, ":");
 
 	snprintf(call, sizeof(call), "%.*s", (int)n, value);
-	return value[n] && cli_count("inject=slow", call, 1, UINT64_MAX, &inject->slow_call) &&
-	       cli_count("inject=slow:N", value + n + 1, 1, SLOW_MAX_NS, &inject->slow_ns);
+	snprintf(before, sizeof(before), "inject=slow:%s:", call);
+	return value[n] && cli_count("inject=slow:", call, 1, UINT64_MAX, &inject->slow_call) &&
+	       cli_count(before, value + n + 1, 1, SLOW_MAX_NS, &inject->slow_ns);
 }
 
 static bool parse_inject(void *ctx, const char *name, const char *value)
@@ -160,13 +161,13 @@ static bool parse_inject(void *ctx, const char *name, const char *value)
 	size_t n = rest ? (size_t)(rest++ - value) : 0;
 
 	if (n == 4 && strncmp(value, "lost", n) == 0)
-		return cli_count("inject=lost", rest, 1, UINT64_MAX, &inject->lost_call);
+		return cli_count("inject=lost:", rest, 1, UINT64_MAX, &inject->lost_call);
 	if (n == 6 && strncmp(value, "sticky", n) == 0)
-		return cli_count("inject=sticky", rest, 1, UINT64_MAX, &inject->sticky_call);
+		return cli_count("inject=sticky:", rest, 1, UINT64_MAX, &inject->sticky_call);
 	if (n == 4 && strncmp(value, "fail", n) == 0)
-		return cli_count("inject=fail", rest, 1, UINT64_MAX, &inject->fail_call);
+		return cli_count("inject=fail:", rest, 1, UINT64_MAX, &inject->fail_call);
 	if (n == 4 && strncmp(value, "leak", n) == 0)
-		return cli_size("inject=leak", rest, 1, GP_SIZE_MAX, &inject->lose_bytes);
+		return cli_size("inject=leak:", rest, 1, GP_SIZE_MAX, &inject->lose_bytes);
 	if (n == 4 && strncmp(value, "slow", n) == 0 && strchr(rest, ':'))
 		return parse_slow(rest, inject);
 	return refuse_inject(name, value);
@@ -262,7 +263,7 @@ static bool parse_work(void *ctx, const char *name, const char *value)
 	double us;
 
 	if (strncmp(value, "busy:", 5) == 0) {
-		if (!cli_real(name, value + 5, WORK_MIN_US, WORK_MAX_US, &us))
+		if (!cli_real("work=busy:", value + 5, WORK_MIN_US, WORK_MAX_US, &us))
 			return false;
 		o->work = (struct gp_work){ GP_WORK_BUSY, (uint64_t)(us * 1e3 + 0.5) };
 		return true;
@@ -463,6 +464,12 @@ int replay_options_parse(struct replay_options *o, int argc, char **argv, int *n
 	}
 	if (o->threads_mode != GP_THREADS_SHARE && !o->n_threads) {
 		cli_error("--threads-mode: expected --threads=N with it");
+		return CLI_USAGE;
+	}
+	if (o->threads_mode != GP_THREADS_SHARE && o->explain) {
+		cli_error(
+			"--explain: expected without --threads-mode=each and chain: what failed is"
+			" explained where one trace is followed");
 		return CLI_USAGE;
 	}
 	if (o->mirror && o->n_threads) {

@@ -228,7 +228,8 @@ fail:
 			 "expected an uncompressed trace (gunzip it)",
 			 path);
 	else
-		snprintf(why, why_size, "%s: %s, expected a trace file", path, strerror(-r));
+		snprintf(why, why_size, "%s: %s, expected a file that can be read", path,
+			 strerror(-r));
 	gp_input_close(in);
 	return r;
 }
