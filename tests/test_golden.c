@@ -458,6 +458,28 @@ static void memory_changes_streams_with_one_wait(void **state)
 	}
 }
 
+/* Waits are told apart by a count of 16 bits: no wait is missed when it begins anew. */
+static void waits_are_made_however_many_there_were(void **state)
+{
+	static const char *const specs[] = { "segregated:grow=prealloc,initial=2M",
+					     "buddy:grow=prealloc,initial=2M" };
+
+	(void)state;
+	for (size_t i = 0; i < GP_ARRAY_LEN(specs); i++) {
+		struct bench b = bench_open(specs[i], CAPACITY);
+		uint64_t n;
+
+		for (n = 0; n < UINT16_MAX + 5000; n++) {
+			give(&b, take_on(&b, 2 * GP_MIB, (uint32_t)(n % 2)));
+			if (waits(&b) != n)
+				break;
+		}
+		assert_int_equal(waits(&b), UINT16_MAX + 4999);
+		assert_int_equal(n, UINT16_MAX + 5000);
+		bench_close(&b);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -479,6 +501,7 @@ int main(void)
 		cmocka_unit_test(hybrid_fits_after_tiers_give_back),
 		cmocka_unit_test(raw_shares_pages),
 		cmocka_unit_test(memory_changes_streams_with_one_wait),
+		cmocka_unit_test(waits_are_made_however_many_there_were),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
