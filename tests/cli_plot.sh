@@ -287,12 +287,20 @@ quietly_only()
 	[ $got -eq 0 ] && [ ! -s err ] && is_png "$2/$1.png" && is_svg "$2/$1.svg"
 }
 
+cut_mirror()
+{
+	cp -r mirrored half && printf 'hybrid\tall\t2\n' >>half/mirror.tsv &&
+		fails 2 "half/mirror.tsv:7: no table of a mirror" half &&
+		echo x >half/mirror.tsv && fails 2 "half/mirror.tsv:1: no table of a mirror" half &&
+		: >half/mirror.tsv && fails 2 "half/mirror.tsv:1: no table of a mirror" half
+}
+
 mirror_missing()
 {
 	"$plot" --only=mirror one >out 2>err && [ ! -s out ] && grep -q 'mirror: no mirror.tsv' err
 }
 
-echo "1..34"
+echo "1..35"
 ok "six allocators" quietly full
 ok "... the title names the trace and says that it is simulated" svg_says full/memory.svg "llama 7B · simulated device"
 ok "... failures are named" svg_says full/memory.svg "peak 12 MiB, 12 failed"
@@ -321,6 +329,7 @@ ok "memory.gp by hand" by_hand memory
 ok "compare.gp by hand" by_hand compare
 ok "a mirrored run" mirrored
 ok "... asked for where there is none" mirror_missing
+ok "... cut short" cut_mirror
 ok "a label that leaves the folder" bad_label
 ok "a summary cut short" cut_summary
 ok "gnuplot's errors are shown" broken_script

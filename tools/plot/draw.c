@@ -35,9 +35,6 @@ static const char *const plot_needs[PLOT_FIGURES][2] = {
 	{ NULL, NULL },       { NULL, NULL },       { NULL, NULL },
 };
 
-/* A table of its own that a figure draws; where there is none, there is no such figure. */
-static const char *const plot_tables[PLOT_FIGURES] = { [PLOT_MIRROR] = "mirror.tsv" };
-
 /* ---- where the scripts are ---- */
 
 static bool has_scripts(const char *dir)
@@ -142,27 +139,18 @@ static void figure_labels(const struct plot_settings *s, unsigned figure, char *
 /* Is there anything that the figure could be of? */
 static bool figure_exists(const struct plot_settings *s, unsigned figure)
 {
-	char path[PATH_MAX];
+	const char *missing = NULL;
 
 	/* Where runs differ in their threads, that is what the folder is for. */
 	if (s->figures == PLOT_ALL_FIGURES && (figure == PLOT_SCALING) != s->summary.scaling)
 		return false;
-	if (figure == PLOT_STALL && !s->summary.worked) {
-		if (s->figures != PLOT_ALL_FIGURES)
-			cli_note("%s: no work was queued (gpupool-replay --work); left out",
-				 plot_figures[figure]);
-		return false;
-	}
-	if (!plot_tables[figure])
-		return true;
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->dir, plot_tables[figure]) <
-		    sizeof(path) &&
-	    access(path, R_OK) == 0)
-		return true;
-	if (s->figures != PLOT_ALL_FIGURES)
-		cli_note("%s: no %s in this folder; left out", plot_figures[figure],
-			 plot_tables[figure]);
-	return false;
+	if (figure == PLOT_STALL && !s->summary.worked)
+		missing = "no work was queued (gpupool-replay --work)";
+	if (figure == PLOT_MIRROR && !s->summary.mirrored)
+		missing = "no mirror.tsv in this folder";
+	if (missing && s->figures != PLOT_ALL_FIGURES)
+		cli_note("%s: %s; left out", plot_figures[figure], missing);
+	return !missing;
 }
 
 /* gnuplot draws into a folder of its own beside the target; what is whole is moved out. */

@@ -3,8 +3,8 @@
  * summary: which allocators a result folder holds, and whether there is anything of them to draw.
  *
  * Shape       tab-separated lines, the first of which names the columns. Only `label` matters here;
- *             that the others are there is checked for the plot scripts, which read them. Folders
- *             of older releases have no `threads`.
+ *             that the others are there is checked for the plot scripts, which read them, and so
+ *             is mirror.tsv. Folders of older releases have no `threads`.
  * Hostile     A label becomes part of file names and of a word list: what does not look like one
  *             that gpupool-replay writes is refused.
  */
@@ -34,6 +34,19 @@ static const char *const summary_columns[] = {
 	"free_p99_ns",
 	"ns_per_op",
 	"device_ns_per_op",
+	NULL,
+};
+
+static const char *const mirror_columns[] = {
+	"label",
+	"call",
+	"cuda_ns",
+	"sim_ns",
+	"cuda_peak_reserved_bytes",
+	"sim_peak_reserved_bytes",
+	"memory",
+	"memory_match",
+	NULL,
 };
 
 /* The n-th field of a line, or NULL. *length is its length. */
@@ -103,13 +116,11 @@ static int summary_add(struct plot_summary *s, const char *label, size_t length)
 	return 0;
 }
 
-/* What is wrong with the first line, or NULL. */
-static const char *summary_header(const char *line)
+static bool has_columns(const char *header, const char *const *columns)
 {
-	for (size_t i = 0; i < sizeof(summary_columns) / sizeof(summary_columns[0]); i++)
-		if (field_find(line, summary_columns[i]) < 0)
-			return "no summary, expected the columns that gpupool-replay writes";
-	return NULL;
+	while (*columns && field_find(header, *columns) >= 0)
+		columns++;
+	return !*columns;
 }
 
 /* What is wrong with another line, or NULL. */
@@ -158,8 +169,11 @@ static int summary_read(FILE *file, const char *path, struct plot_summary *s, ch
 
 	while (!wrong && getline(&line, &size, file) >= 0) {
 		if (number++ == 0) {
-			wrong = summary_header(line);
-			error = wrong ? -EINVAL : 0;
+			if (!has_columns(line, summary_columns)) {
+				wrong = "no summary, expected the columns that gpupool-replay"
+					" writes";
+				error = -EINVAL;
+			}
 			column = field_find(line, "label");
 			work = field_find(line, "work"); /* older summaries have none */
 			threads = field_find(line, "threads");
@@ -191,6 +205,35 @@ static char *path_of(const char *dir, const char *a, const char *b)
 	return path;
 }
 
+/* DIR/mirror.tsv, where there is one. */
+static int mirror_check(const char *dir, struct plot_summary *s, char *why, size_t why_size)
+{
+	char *path = path_of(dir, "mirror", ".tsv");
+	FILE *file = path ? fopen(path, "r") : NULL;
+	unsigned long number = 0;
+	unsigned n_columns = 0;
+	char *line = NULL;
+	size_t size = 0;
+	bool good = true;
+
+	s->mirrored = file;
+	while (good && file && getline(&line, &size, file) >= 0) {
+		good = number++ ? field_count(line) == n_columns
+				: has_columns(line, mirror_columns);
+		n_columns = field_count(line);
+	}
+	good = good && (!file || (number && !ferror(file)));
+	if (!good)
+		snprintf(why, why_size,
+			 "%s:%lu: no table of a mirror, expected what gpupool-replay writes", path,
+			 number ? number : 1);
+	if (file)
+		fclose(file);
+	free(line);
+	free(path);
+	return good ? 0 : -EINVAL;
+}
+
 int plot_summary_load(const char *dir, struct plot_summary *out, char *why, size_t why_size)
 {
 	char *path = path_of(dir, "summary", ".tsv");
@@ -205,6 +248,8 @@ int plot_summary_load(const char *dir, struct plot_summary *out, char *why, size
 		snprintf(why, why_size, "%s: %s; expected a folder that gpupool-replay --out wrote",
 			 path ? path : dir, strerror(-r));
 	}
+	if (!r)
+		r = mirror_check(dir, out, why, why_size);
 	if (r)
 		plot_summary_free(out);
 	free(path);

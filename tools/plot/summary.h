@@ -17,11 +17,12 @@
 struct plot_summary {
 	char (*labels)[PLOT_LABEL_MAX + 1];
 	size_t n_labels;
-	bool worked;  /* a replay with --work */
-	bool scaling; /* runs differ in their number of threads */
+	bool worked;   /* a replay with --work */
+	bool scaling;  /* runs differ in their number of threads */
+	bool mirrored; /* there is a mirror.tsv */
 };
 
-/* Reads DIR/summary.tsv. 0, or -errno with one line in `why`. */
+/* Reads DIR/summary.tsv, and looks through DIR/mirror.tsv. 0, or -errno with one line in `why`. */
 int plot_summary_load(const char *dir, struct plot_summary *out, char *why, size_t why_size);
 void plot_summary_free(struct plot_summary *s);
 
