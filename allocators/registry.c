@@ -3,13 +3,12 @@
  * registry: the list of allocators that Meson generates, and turning a text such as
  * "buddy:min_block=512,grow=chunk" into a live allocator.
  */
-#include "allocator.h"
-
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "option_value.h"
 
 #define GP_ALLOCATOR(name) extern const struct gp_allocator_ops gp_##name##_ops;
 #include "allocator_list.inc"
@@ -117,184 +116,7 @@ static const char *registry_nearest_option(const struct gp_option *options, cons
 	return best;
 }
 
-/* ---- values ---- */
-
-/* log2 of the unit that a size ends in; -1 when it is none. */
-static int registry_unit(const char *unit)
-{
-	static const char letters[] = "KMGT";
-
-	if (!*unit || !strcmp(unit, "B"))
-		return 0;
-	for (int i = 0; letters[i]; i++) {
-		if (toupper((unsigned char)unit[0]) != letters[i])
-			continue;
-		if (!unit[1] || !strcmp(unit + 1, "iB") || !strcmp(unit + 1, "ib"))
-			return 10 * (i + 1);
-	}
-	return -1;
-}
-
-bool gp_parse_size(const char *text, uint64_t *out)
-{
-	uint64_t whole = 0;
-	double fraction = 0, place = 0.1;
-	const char *p = text;
-
-	if (!isdigit((unsigned char)*p))
-		return false;
-	for (; isdigit((unsigned char)*p); p++) {
-		uint64_t digit = (uint64_t)(*p - '0');
-
-		if (whole > (UINT64_MAX - digit) / 10)
-			return false;
-		whole = whole * 10 + digit;
-	}
-	if (*p == '.') {
-		if (!isdigit((unsigned char)*++p))
-			return false;
-		for (; isdigit((unsigned char)*p); p++, place /= 10)
-			fraction += place * (*p - '0');
-	}
-	int lg = registry_unit(p);
-
-	if (lg < 0 || (fraction > 0 && !lg) || whole > UINT64_MAX >> lg)
-		return false;
-	whole <<= lg;
-	uint64_t part = (uint64_t)(fraction * (double)(UINT64_C(1) << lg) + 0.5);
-
-	if (whole > UINT64_MAX - part)
-		return false;
-	*out = whole + part;
-	return true;
-}
-
-static int registry_refuse(char *why, size_t why_size, const char *fmt, ...) GP_PRINTF(3, 4);
-
-static int registry_refuse(char *why, size_t why_size, const char *fmt, ...)
-{
-	va_list ap;
-
-	if (why && why_size) {
-		va_start(ap, fmt);
-		vsnprintf(why, why_size, fmt, ap);
-		va_end(ap);
-	}
-	return -EINVAL;
-}
-
-static bool registry_parse_bool(const char *text, bool *out)
-{
-	static const char *const words[][2] = {
-		{ "false", "true" }, { "no", "yes" }, { "0", "1" }, { "off", "on" }
-	};
-
-	for (size_t i = 0; i < GP_ARRAY_LEN(words); i++)
-		for (int v = 0; v < 2; v++)
-			if (!strcmp(text, words[i][v])) {
-				*out = v;
-				return true;
-			}
-	return false;
-}
-
-static int registry_set_number(const struct gp_option *o, const char *text, uint64_t *value,
-			       const char *owner, char *why, size_t why_size)
-{
-	bool size = o->type == GP_OPTION_SIZE;
-	uint64_t v = 0, max = o->max ? o->max : UINT64_MAX;
-	char *end = NULL;
-	bool ok;
-
-	if (size) {
-		ok = gp_parse_size(text, &v);
-	} else {
-		errno = 0;
-		v = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
-		ok = end && !*end && !errno;
-	}
-	if (!ok)
-		return registry_refuse(why, why_size, "%s: %s=%s: expected a %s, such as %s", owner,
-				       o->name, text, size ? "size" : "number",
-				       size ? "64K or 2MiB" : "16");
-	if (v < o->min || v > max)
-		return registry_refuse(why, why_size, "%s: %s=%s: expected %llu to %llu%s", owner,
-				       o->name, text, (unsigned long long)o->min,
-				       (unsigned long long)max, size ? " bytes" : "");
-	if (o->pow2 && v && !gp_is_pow2(v))
-		return registry_refuse(why, why_size, "%s: %s=%s: expected a power of two", owner,
-				       o->name, text);
-	*value = v;
-	return 0;
-}
-
-static int registry_set_choice(const struct gp_option *o, const char *text, unsigned *value,
-			       const char *owner, char *why, size_t why_size)
-{
-	char list[96] = "";
-
-	for (unsigned i = 0; o->choices[i]; i++) {
-		size_t n = strlen(list);
-
-		if (!strcmp(text, o->choices[i])) {
-			*value = i;
-			return 0;
-		}
-		snprintf(list + n, sizeof(list) - n, "%s%s", i ? " or " : "", o->choices[i]);
-	}
-	return registry_refuse(why, why_size, "%s: %s=%s: expected %s", owner, o->name, text, list);
-}
-
-static int registry_set_fraction(const struct gp_option *o, const char *text, double *value,
-				 const char *owner, char *why, size_t why_size)
-{
-	char *end = NULL;
-	double v = isdigit((unsigned char)*text) || *text == '.' ? strtod(text, &end) : -1;
-
-	if (!end || *end || !(v >= 0 && v <= 1))
-		return registry_refuse(why, why_size,
-				       "%s: %s=%s: expected a number from 0 to 1, "
-				       "such as 0.8",
-				       owner, o->name, text);
-	*value = v;
-	return 0;
-}
-
-static int registry_set_text(const struct gp_option *o, const char *text, char *value,
-			     const char *owner, char *why, size_t why_size)
-{
-	size_t n = strlen(text);
-
-	if (n >= GP_OPTION_TEXT_MAX)
-		return registry_refuse(why, why_size, "%s: %s: expected at most %d characters",
-				       owner, o->name, GP_OPTION_TEXT_MAX - 1);
-	memcpy(value, text, n + 1);
-	return 0;
-}
-
-static int registry_set(struct gp_allocator *a, const struct gp_option *o, const char *text,
-			char *why, size_t why_size)
-{
-	void *value = a->state + o->offset;
-
-	switch (o->type) {
-	case GP_OPTION_SIZE:
-	case GP_OPTION_COUNT:
-		return registry_set_number(o, text, value, a->ops->name, why, why_size);
-	case GP_OPTION_BOOL:
-		if (registry_parse_bool(text, value))
-			return 0;
-		return registry_refuse(why, why_size, "%s: %s=%s: expected true or false",
-				       a->ops->name, o->name, text);
-	case GP_OPTION_CHOICE:
-		return registry_set_choice(o, text, value, a->ops->name, why, why_size);
-	case GP_OPTION_FRACTION:
-		return registry_set_fraction(o, text, value, a->ops->name, why, why_size);
-	case GP_OPTION_TEXT:
-		return registry_set_text(o, text, value, a->ops->name, why, why_size);
-	}
-	return -EINVAL;
-}
+/* ---- options ---- */
 
 /* "key=value" out of the user's list. */
 static int registry_set_pair(struct gp_allocator *a, char *pair, char *why, size_t why_size)
@@ -304,17 +126,17 @@ static int registry_set_pair(struct gp_allocator *a, char *pair, char *why, size
 	const char *nearest;
 
 	if (!value || value == pair)
-		return registry_refuse(why, why_size, "%s: \"%s\": expected key=value",
-				       a->ops->name, pair);
+		return gp_option_refuse(why, why_size, "%s: \"%s\": expected key=value",
+					a->ops->name, pair);
 	*value++ = '\0';
 	while (o && o->name && strcmp(o->name, pair))
 		o++;
 	if (o && o->name)
-		return registry_set(a, o, value, why, why_size);
+		return gp_option_set(o, value, a->state + o->offset, a->ops->name, why, why_size);
 	nearest = registry_nearest_option(a->ops->options, pair);
-	return registry_refuse(why, why_size, "%s: unknown option \"%s\"%s%s%s", a->ops->name, pair,
-			       nearest ? ", did you mean \"" : "; --list shows the options",
-			       nearest ? nearest : "", nearest ? "\"?" : "");
+	return gp_option_refuse(why, why_size, "%s: unknown option \"%s\"%s%s%s", a->ops->name,
+				pair, nearest ? ", did you mean \"" : "; --list shows the options",
+				nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
 /* Cuts the first pair off the list; commas inside [brackets] are part of a value. NULL: no more. */
@@ -337,7 +159,8 @@ static int registry_set_all(struct gp_allocator *a, char *pairs, char *why, size
 	int r = 0;
 
 	for (const struct gp_option *o = a->ops->options; o && o->name && !r; o++)
-		r = registry_set(a, o, o->default_text, why, why_size);
+		r = gp_option_set(o, o->default_text, a->state + o->offset, a->ops->name, why,
+				  why_size);
 	if (!pairs || r)
 		return r;
 	for (char *p; !r && (p = registry_next_pair(&pairs));)
@@ -351,9 +174,9 @@ static int registry_unknown(const char *name, char *why, size_t why_size)
 {
 	const char *nearest = gp_allocator_nearest(name);
 
-	return registry_refuse(why, why_size, "unknown allocator \"%s\"%s%s%s", name,
-			       nearest ? ", did you mean \"" : "; --list shows them all",
-			       nearest ? nearest : "", nearest ? "\"?" : "");
+	return gp_option_refuse(why, why_size, "unknown allocator \"%s\"%s%s%s", name,
+				nearest ? ", did you mean \"" : "; --list shows them all",
+				nearest ? nearest : "", nearest ? "\"?" : "");
 }
 
 /* An allocator with its options set and nothing else done. */
@@ -458,15 +281,16 @@ int gp_allocator_create(const char *spec, struct gp_device *dev, const struct gp
 	if (r)
 		return r;
 	if (a->ops->caps & GP_CAP_DECORATOR) {
-		r = registry_refuse(why, why_size,
-				    "%s wraps another allocator: use it with --wrap=%s",
-				    a->ops->name, a->ops->name);
+		r = gp_option_refuse(why, why_size,
+				     "%s wraps another allocator: use it with --wrap=%s",
+				     a->ops->name, a->ops->name);
 		free(a);
 		return r;
 	}
 	if (a->ops->caps & GP_CAP_OFFLINE && env && env->threads > 1) {
-		r = registry_refuse(why, why_size, "%s: requests come in one order: for one thread",
-				    a->ops->name);
+		r = gp_option_refuse(why, why_size,
+				     "%s: requests come in one order: for one thread",
+				     a->ops->name);
 		free(a);
 		return r;
 	}
@@ -499,8 +323,8 @@ int gp_allocator_create_under(const char *spec, struct gp_allocator *parent,
 	if (r)
 		return r;
 	if (!(a->ops->caps & GP_CAP_TIER)) {
-		r = registry_refuse(why, why_size, "%s can't be a tier below another allocator",
-				    a->ops->name);
+		r = gp_option_refuse(why, why_size, "%s can't be a tier below another allocator",
+				     a->ops->name);
 		free(a);
 		return r;
 	}
@@ -518,8 +342,8 @@ int gp_allocator_wrap(const char *spec, struct gp_allocator *inner, struct gp_al
 
 	*out = NULL;
 	if (!r && !(a->ops->caps & GP_CAP_DECORATOR)) {
-		r = registry_refuse(why, why_size, "%s does not wrap another allocator",
-				    a->ops->name);
+		r = gp_option_refuse(why, why_size, "%s does not wrap another allocator",
+				     a->ops->name);
 		free(a);
 	}
 	if (r) {
