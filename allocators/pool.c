@@ -16,8 +16,6 @@
  */
 #include "pool.h"
 
-#include <errno.h>
-
 /* Growth by a 128th of what is held: at most 1 % more than needed (a 32nd cost 3 to 5 % on the
  * recordings, and saved a third of the calls), and some hundred driver calls from nothing to a whole
  * card. Above 64 MiB a call costs more as it grows (creating 256 MiB takes 1.5 times as long as

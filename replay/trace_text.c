@@ -9,7 +9,6 @@
  */
 #include "trace_builder.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* The length of the UTF-8 character at s (RFC 3629: no surrogates, no long forms, up to U+10FFFF);

@@ -12,9 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "allocators/device/device.h"
 #include "allocators/device/device_profile.h"

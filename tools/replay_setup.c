@@ -7,7 +7,6 @@
  * Cost        every allocator is created once per trace on a simulated device: microseconds
  * Threads     main thread only
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
  *           (PyTorch issue 123548). Ask for it with --conf.
  * Threads   main thread only
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
  * Shape     rows are in the order of the table, and all of them. What does not apply is null.
  * Threads   main thread only
  */
-#include <inttypes.h>
 
 #include "replay/writers/output.h"
 #include "tune.h"

@@ -9,7 +9,6 @@
  *           where they are far down.
  * Threads   main thread only
  */
-#include <math.h>
 #include <string.h>
 
 #include "tune.h"

@@ -10,8 +10,6 @@
  */
 #include "gpupool_binary.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "format.h"

@@ -6,7 +6,6 @@
  */
 #include "json_fields.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

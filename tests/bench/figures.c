@@ -6,7 +6,6 @@
 #include "bench.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>

@@ -10,7 +10,6 @@
 #include "bench.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
