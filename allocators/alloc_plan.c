@@ -6,9 +6,8 @@
  *   device   | one reservation, as high as the plan                       |
  *   request  0   1        2     ...  the k-th request gets the k-th offset
  *
- * Shape        live      the blocks that are handed out; tag: size and stream do not fit one word,
- *                        so the stream is looked up in `streams_of`
- *              left      what freed blocks have left in memory; tag: the stream that freed it. What
+ * Shape        live      the blocks that are handed out, with their streams
+ *              left      what freed blocks have left in memory, with the stream that freed it. What
  *                        another stream takes is waited for, as in every other pool.
  * Invariants   1. `live` and `left` are disjoint
  *              2. requests come in the order of the plan, none of them is left out

@@ -212,6 +212,8 @@ struct gp_allocator *gp_allocator_destroy(struct gp_allocator *a);
 size_t gp_allocator_count(void);
 const struct gp_allocator_ops *gp_allocator_at(size_t i);
 const struct gp_allocator_ops *gp_allocator_find(const char *name);
+/* The one that a spec names: "buddy:min_block=512". */
+const struct gp_allocator_ops *gp_allocator_named_by(const char *spec);
 /* The known allocator nearest to a misspelt name; NULL when none is near. */
 const char *gp_allocator_nearest(const char *name);
 /* The same among any words, of which the last is NULL. */

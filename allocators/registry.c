@@ -38,6 +38,16 @@ const struct gp_allocator_ops *gp_allocator_find(const char *name)
 	return NULL;
 }
 
+const struct gp_allocator_ops *gp_allocator_named_by(const char *spec)
+{
+	size_t n = strcspn(spec, ":");
+
+	for (size_t i = 0; i < GP_ARRAY_LEN(registry); i++)
+		if (strlen(registry[i]->name) == n && !memcmp(registry[i]->name, spec, n))
+			return registry[i];
+	return NULL;
+}
+
 /* ---- the nearest known word, for suggestions ---- */
 
 #define WORD_MAX 32

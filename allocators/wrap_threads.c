@@ -29,10 +29,10 @@
  *              lines of its arena's lock and lists to that thread and back.
  * Waste        threads on the same streams fill each other's holes before an arena grows: five
  *              recordings with their blocks dealt to 16 threads held 1.04 to 1.21 x load (hybrid,
- *              one arena: 1.01 to 1.08; without asking others: 1.5 to 2.5). Threads with streams of their own do not
- *              (each use of another's hole would make the GPU's streams wait for one another):
- *              they need what as many programs of one thread do, until the device is full.
- *              env.arenas bounds the number; 1 is the tightest and slowest.
+ *              one arena: 1.01 to 1.08; without asking others: 1.5 to 2.5). Threads with streams
+ *              of their own do not (each use of another's hole would make the GPU's streams wait
+ *              for one another): they need what as many programs of one thread do, until the
+ *              device is full. env.arenas bounds the number; 1 is the tightest and slowest.
  * Not done     moving a block from one arena to another; a list of remote frees, which would
  *              report a bad free too late
  * Threads      any number; those whose numbers are the same modulo the arenas share one

@@ -2,8 +2,9 @@
  *
  * work: see work.h.
  *
- * Simulated   time passes by driver calls alone (allocators/device/sim_queue.h), so a call lasts as long as
- *             those it made: the same in every run, and what is measured is what was modelled.
+ * Simulated   time passes by driver calls alone (allocators/device/sim_queue.h), so a call lasts as
+ *             long as those it made: the same in every run, and what is measured is what was
+ *             modelled.
  * Cost        of a call that stays off the device: two histogram updates. Else, on a GPU, one query
  *             for each stream with work and, where the work is over, one event.
  */

@@ -32,6 +32,11 @@ static void every_entry_is_sound(void **state)
 	}
 	assert_null(gp_allocator_find("nonesuch"));
 	assert_null(gp_allocator_find(""));
+	assert_string_equal(gp_allocator_named_by("buddy:min_block=512")->name, "buddy");
+	assert_string_equal(gp_allocator_named_by("raw")->name, "raw");
+	assert_null(gp_allocator_named_by("rawest"));
+	assert_null(gp_allocator_named_by("budd:min_block=512"));
+	assert_null(gp_allocator_named_by(":"));
 }
 
 static void sizes_are_read(void **state)

@@ -197,9 +197,9 @@ static int show(struct replay *r, const struct gp_report *report, const char *di
 static bool needs_plan(const struct replay *r)
 {
 	for (size_t i = 0; i < r->options.n_specs; i++) {
-		const char *spec = r->options.specs[i];
+		const struct gp_allocator_ops *ops = gp_allocator_named_by(r->options.specs[i]);
 
-		if (!strncmp(spec, "plan", strcspn(spec, ":")))
+		if (ops && ops->caps & GP_CAP_OFFLINE)
 			return true;
 	}
 	return false;

@@ -373,7 +373,9 @@ unsigned replay_most_threads(const struct replay_options *o)
 
 bool replay_is_torch(const char *spec)
 {
-	return strncmp(spec, "torch", 5) == 0 && (!spec[5] || spec[5] == ':');
+	const struct gp_allocator_ops *ops = gp_allocator_named_by(spec);
+
+	return ops && strcmp(ops->name, "torch") == 0;
 }
 
 static bool any_torch(const struct replay_options *o)

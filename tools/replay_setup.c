@@ -153,11 +153,8 @@ static int choose_device(struct replay_setup *s, const struct replay_options *o)
 /* Is the allocator that a spec names a decorator? Unknown ones are left to gp_allocator_create. */
 static bool names_decorator(const char *spec, bool otherwise)
 {
-	char name[64];
-	const struct gp_allocator_ops *ops;
+	const struct gp_allocator_ops *ops = gp_allocator_named_by(spec);
 
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
-	ops = gp_allocator_find(name);
 	return ops ? (ops->caps & GP_CAP_DECORATOR) != 0 : otherwise;
 }
 

@@ -203,11 +203,9 @@ static int grid_builtins(struct tune_grid *g, const struct tune_options *o, cons
 
 static int grid_alloc(struct tune_grid *g, const char *spec)
 {
-	char name[64], why[256] = "";
-	const struct gp_allocator_ops *ops;
+	const struct gp_allocator_ops *ops = gp_allocator_named_by(spec);
+	char why[256] = "";
 
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
-	ops = gp_allocator_find(name);
 	if (ops && ops->caps & GP_CAP_DECORATOR) {
 		cli_error("--alloc=%s: a decorator, expected an allocator", spec);
 		return CLI_USAGE;
