@@ -6,8 +6,8 @@
  * Books        what is reserved and mapped, with its size: cudaFree does not say how much it freed.
  *              Memory is held by the page: a page counts from the first reservation that touches it
  *              to the last, because the driver puts small reservations into what larger ones leave
- *              of their last page. Pools of cudaMallocAsync are asked what they
- *              hold (device_cuda_async.c).
+ *              of their last page. Pools of cudaMallocAsync are asked what they hold
+ *              (device_cuda_async.c).
  * Capacity     what would exceed cfg.capacity is refused before the driver is asked. Memory that
  *              the stream-ordered pool merely keeps does not count.
  * Errors       out of memory is GP_NOMEM. Everything else is a negative errno, with CUDA's own name
