@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "allocators/device/device.h"
+#include "without_gpu.h"
 
 static struct gp_device *open_capacity(uint64_t capacity)
 {
@@ -665,19 +666,10 @@ int main(void)
 		cmocka_unit_test(observer_agrees_with_the_books),
 		cmocka_unit_test(shared_pages_count_once),
 	};
-	struct gp_device_config cfg = { 0 };
-	struct gp_device *dev = NULL;
-	char why[200] = "";
-	int r = gp_device_open_cuda(&cfg, &dev, why, sizeof(why));
+	int code;
 
-	if (r) {
-		/* A refusal must be one of the two documented ones, and say why. */
-		bool documented = (r == -ENODEV || r == -ENOSYS) && *why && !dev;
-
-		printf("1..0 # SKIP %s\n", why);
-		return documented ? 0 : 1;
-	}
-	gp_device_close(dev);
+	if (without_gpu(&code))
+		return code;
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

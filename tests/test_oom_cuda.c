@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "engine_job.h"
+#include "without_gpu.h"
 
 #define PATIENCE_S 120 /* what takes longer hangs */
 
@@ -363,19 +364,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_lost_card_ends_the_run),
 		cmocka_unit_test(a_leak_is_felt),
 	};
-	struct gp_device_config cfg = { 0 };
-	struct gp_device *dev = NULL;
-	char why[200] = "";
+	int code;
 
 	if (argc == 3 && !strcmp(argv[1], "hog"))
 		return hog(strtoull(argv[2], NULL, 10));
 	if (argc == 2 && !strcmp(argv[1], "sticky"))
 		return break_for_good();
-	if (gp_device_open_cuda(&cfg, &dev, why, sizeof(why))) {
-		printf("1..0 # SKIP %s\n", why);
-		return 0;
-	}
-	gp_device_close(dev);
+	if (without_gpu(&code))
+		return code;
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

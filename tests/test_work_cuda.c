@@ -15,6 +15,7 @@
 
 #include "engine_job.h"
 #include "replay/engine.h"
+#include "without_gpu.h"
 
 #define MS UINT64_C(1000000)
 
@@ -228,15 +229,10 @@ int main(void)
 		cmocka_unit_test(no_memory_goes_under_queued_work),
 		cmocka_unit_test(a_call_with_an_idle_device_does_not_stall),
 	};
-	struct gp_device_config cfg = { 0 };
-	struct gp_device *dev = NULL;
-	char why[200] = "";
+	int code;
 
-	if (gp_device_open_cuda(&cfg, &dev, why, sizeof(why))) {
-		printf("1..0 # SKIP %s\n", why);
-		return 0;
-	}
-	gp_device_close(dev);
+	if (without_gpu(&code))
+		return code;
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
