@@ -522,6 +522,12 @@ run $sim --alloc=raw "$made"
 [ "$code" -eq 0 ] && ! grep -q plan out && ! grep -q plan box/gpupool-out/made/result.json
 ok $? "no plan unless asked for"
 refuses 2 '--plan=0: expected a number' $sim --plan=0 "$made"
+awk 'BEGIN { for (i = 1; i <= 60000; i++) print "{\"op\":\"alloc\",\"id\":" i ",\"size\":" i % 977 * 512 + 512 "}" }' |
+	sed '1i {"format":"gpupool-trace","version":1,"name":"crowd"}' >crowd.jsonl
+run $sim --alloc=raw --plan=0.001 "$work/crowd.jsonl"
+[ "$code" -eq 0 ] && has err '--plan=0.001: no plan was ready' && ! grep -q 'Best plan' out
+ok $? "--plan: no plan in that time, and the replay all the same"
+refuses 2 'no plan was ready in that time, expected more seconds' $sim --alloc=plan --plan=0.001 "$work/crowd.jsonl"
 refuses 2 '--alloc=plan: .* for one thread' $sim --alloc=plan --threads=2 "$made"
 run $sim --alloc=plan --capacity=2MiB "$made"
 [ "$code" -eq 0 ] && has out 'Runs without a result' 'a plan of'

@@ -222,8 +222,14 @@ static int make_plan(struct replay *r, struct replay_job *job)
 	r->setup.engine.plan = job->plan;
 	if (!err || is_interrupted(r))
 		return CLI_OK;
+	if (err > 0 && !needs_plan(r)) {
+		cli_note("--plan=%g: no plan was ready in that time: none is shown", cfg.seconds);
+		return CLI_OK;
+	}
 	if (err > 0)
-		cli_error("--plan=%g: no plan was ready in that time; give it more", cfg.seconds);
+		cli_error("--plan=%g: no plan was ready in that time, expected more seconds for "
+			  "--alloc=plan",
+			  cfg.seconds);
 	else
 		cli_error("--plan: %s", gp_result_text(err));
 	return CLI_USAGE;
