@@ -14,10 +14,11 @@
  *             probe on an H200 left 18 ms of work queued behind each. A stream waits for another
  *             from gp_device_stream_wait on. A launch waits while GP_SIM_QUEUE_DEPTH pieces of its
  *             stream are not done.
- * How true    traces/llm.json on an H200 and here (results/h200/work), all that calls stalled: behind
- *             kernels of 50 us `raw` 335 and 323 ms, `fixed` 454 and 436; of the recorded time 110
- *             and 126, 139 and 147; behind memsets of a few microseconds, where the GPU's own clock
- *             is too coarse, 11 and 35, 16 and 24. The pools stalled at no call on either.
+ * How true    traces/llm.json on an H200 (results/h200/work) and with its profile, all that calls
+ *             stalled: behind kernels of 50 us `raw` 291 and 360 ms, `fixed` 438 and 439; of the
+ *             recorded time 97 and 130, 124 and 147; behind memsets of a few microseconds, where the
+ *             GPU's own clock is too coarse, 14 and 36, 15 and 24. The pools stalled at no call on
+ *             either.
  * Not done    streams do not slow one another down: two memsets at once take as long as one
  * Threads     the lock of the device, which all but the hooks expect to be held
  */
