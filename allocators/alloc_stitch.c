@@ -205,7 +205,7 @@ static int stitch_alloc(struct gp_allocator *a, const struct gp_request *req, st
 		r = stitch_alloc_large(s, req, out);
 	} else {
 		r = gp_fit_alloc(&s->fit, req, out);
-		if (GP_UNLIKELY(r > 0))
+		if (GP_UNLIKELY(r == GP_NOMEM))
 			r = stitch_alloc_short(s, req, out);
 	}
 	if (s->fit.granted_units > s->peak_units)

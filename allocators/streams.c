@@ -30,7 +30,7 @@ int gp_streams_grow(struct gp_streams *s, uint32_t stream)
 	uint16_t *freed, *waited;
 
 	if (stream >= STREAMS_MAX)
-		return -E2BIG;
+		return GP_REFUSED;
 	while (cap <= stream)
 		cap *= 2;
 	if (cap != s->cap) {

@@ -44,7 +44,7 @@ static inline uint16_t gp_stream_bit(uint32_t stream)
 
 void gp_streams_init(struct gp_streams *s, struct gp_device *dev);
 void gp_streams_fini(struct gp_streams *s);
-/* Makes stream `s` known; -ENOMEM. Cheap when it is. */
+/* Makes a stream known: 0, GP_REFUSED (more than 2 896 of them) or -ENOMEM. Cheap when it is. */
 int gp_streams_grow(struct gp_streams *s, uint32_t stream);
 static inline int gp_streams_know(struct gp_streams *s, uint32_t stream)
 {

@@ -510,6 +510,14 @@ run $sim --alloc=raw --inject=fail:3 --inject=slow:5:1000000000 --inject=leak:2M
 	has box/gpupool-out/made/result.json '"slow_ns": 1000000000' '"max": [0-9]\{10\}'
 ok $? "out of memory once, slow once, leaking: a result"
 
+# ---- more streams than a pool keeps apart ----
+
+awk 'BEGIN { for (i = 0; i < 3000; i++) print "{\"op\":\"alloc\",\"id\":" i ",\"size\":4096,\"stream\":" i "}" }' |
+	sed '1i {"format":"gpupool-trace","version":1,"name":"many"}' >many.jsonl
+run $sim --alloc=segregated --alloc=buddy --alloc=stitch --alloc=raw "$work/many.jsonl"
+[ "$code" -eq 0 ] && [ "$(grep -c '104 refused' out)" -eq 3 ] && has out 'kept the job alive: raw$'
+ok $? "requests of streams beyond the 2 896th are refused, and counted"
+
 # ---- plans ----
 
 run $sim --alloc=plan --alloc=buddy --check --json "$made"
