@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# cli.sh: what the command-line suites of gpupool-replay, -trace and -tune share; they source it. TAP
+# cli.sh: what the command-line suites of gpupool-replay, -trace, -tune and -calibrate share; they source it. TAP
 # on standard output. A suite's run() leaves what it ran in $command, the exit code in $code, and the
 # files out and err; a folder box, where there is one, is where the program ran.
 
@@ -37,4 +37,24 @@ has() {
 	for word; do
 		grep -q -e "$word" "$file" || return 1
 	done
+}
+
+# run ARGUMENT...: runs $program, which is called $tool; sets $code, and the files out and err. A suite
+# whose program leaves files runs it in an empty folder instead: it has a run() of its own.
+run() {
+	command="$tool $*"
+	"$program" "$@" >out 2>err
+	code=$?
+}
+
+# refuses CODE WORDS ARGUMENT...: that code, nothing on stdout, one line with the words on stderr, and
+# nothing written.
+refuses() {
+	want=$1
+	words=$2
+	shift 2
+	run "$@"
+	[ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
+		has err "^$tool" "$words" && { [ ! -d box ] || [ -z "$(ls -A box)" ]; }
+	ok $? "refused: $(echo "$*" | tr -cd '[:print:]')"
 }

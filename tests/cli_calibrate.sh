@@ -18,24 +18,7 @@ traces=$(cd "$traces" && pwd) || exit 99
 LC_ALL=C
 export LC_ALL
 . "$suites/cli.sh"
-
-# run ARGUMENT...: sets $code, and the files out and err.
-run() {
-	command="gpupool-calibrate $*"
-	"$calibrate" "$@" >out 2>err
-	code=$?
-}
-
-# refuses CODE WORDS ARGUMENT...: that code, nothing on stdout, one line with the words.
-refuses() {
-	want=$1
-	words=$2
-	shift 2
-	run "$@"
-	[ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
-		has err '^gpupool-calibrate: ' "$words"
-	ok $? "refused: $*"
-}
+tool=gpupool-calibrate program=$calibrate
 
 run --help
 [ "$code" -eq 0 ] && [ ! -s err ] && [ "$(lines out)" -le 34 ] && ! grep -q '.\{91\}' out &&

@@ -15,6 +15,7 @@ case $replay in /*) ;; *) replay=$PWD/$replay ;; esac
 traces=$(cd "$traces" && pwd) || exit 99
 unset NO_COLOR
 . "$suites/cli.sh"
+tool=gpupool-replay
 mkdir box
 
 # run ARGUMENT...: runs the program in an empty folder; sets $code, and the files out and err.
@@ -28,18 +29,6 @@ run() {
 
 nothing_written() {
 	[ -z "$(ls -A box)" ]
-}
-
-# refuses CODE WORDS ARGUMENT...: that code, nothing on stdout, one line with the words on stderr,
-# and nothing written.
-refuses() {
-	want=$1
-	words=$2
-	shift 2
-	run "$@"
-	[ "$code" -eq "$want" ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
-		has err "^gpupool-replay: " "$words" && nothing_written
-	ok $? "refused: $(echo "$*" | tr -cd '[:print:]')"
 }
 
 # ---- traces of our own ----

@@ -19,6 +19,7 @@ traces=$(cd "$traces" && pwd) || exit 99
 LC_ALL=C
 export LC_ALL
 . "$suites/cli.sh"
+tool=gpupool-trace
 mkdir box
 
 # run ARGUMENT...: runs the program in an empty folder; sets $code, and the files out and err.
@@ -33,16 +34,6 @@ again() {
 	command="gpupool-trace $*"
 	(cd box && "$trace" "$@") >out 2>err
 	code=$?
-}
-
-# refuses WORDS ARGUMENT...: exit 2, nothing on stdout, one line with the words, nothing written.
-refuses() {
-	words=$1
-	shift
-	run "$@"
-	[ "$code" -eq 2 ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
-		has err "^gpupool-trace" "$words" && [ -z "$(ls -A box)" ]
-	ok $? "refused: $*"
 }
 
 # number KEY FILE: of a document on one line
@@ -271,40 +262,40 @@ sed 's/"pool":2/"pool":200/' a.jsonl >b.jsonl
 
 # ---- refusals ----
 
-refuses 'expected a command'
-refuses 'did you mean info' inof
-refuses 'unknown command' xyzzy "$llm"
-refuses 'unknown option' --quiet
-refuses 'expected a trace' info
-refuses 'expected a trace' lint
-refuses 'expected a trace' convert
-refuses 'expected one trace and one output' convert "$llm" a.json b.json
-refuses 'expected one output' convert --output=a.json "$llm" b.json
-refuses 'no format has this ending' convert "$llm" a.csv
-refuses '--to=csv: expected one of gpupool_binary' convert --to=csv "$llm"
-refuses '--output=: expected a path' convert --output= "$llm"
-refuses '/nonexistent/x.json: No such file' convert "$llm" /nonexistent/x.json
-refuses 'nowhere.json' convert nowhere.json x.json
-refuses 'bad.jsonl:3: ' info "$work/bad.jsonl"
-refuses '--gpu=x: expected a whole number' info --gpu=x "$llm"
-refuses '--memory=gpu: expected device, host or any' info --memory=gpu "$llm"
-refuses '--ends=in: expected exclusive or inclusive' info --ends=in "$llm"
-refuses '--level=bad: expected error, warning or note' lint --level=bad "$llm"
-refuses 'expected one of --events' slice "$llm"
-refuses 'expected one of --events' slice --events=1.. --time=1.. "$llm"
-refuses '--events=5: expected FROM..TO' slice --events=5 "$llm"
-refuses '--events=0: expected a whole number from 1' slice --events=0..5 "$llm"
-refuses 'expected a whole number' slice --events=x..5 "$llm"
-refuses 'nothing lies in this part' slice --events=5..2 "$llm"
-refuses 'nothing lies in this part' slice --events=20000.. "$llm"
-refuses '--time=1x..2: expected FROM..TO' slice --time=1x..2 "$llm"
-refuses '--time=-5..2: expected FROM..TO' slice --time=-5..2 "$llm"
-refuses '--mark=zz: the trace has no such mark' slice --mark=zz "$llm"
-refuses 'no such mark behind' slice --mark='step 8' --to-mark='step 7' "$llm"
-refuses 'nothing lies in this part' slice --to-mark='live before the cut' "$llm"
-refuses 'nothing lies' slice --events=1.. "$traces/tiny_empty.json"
-refuses '"pool" is 400, expected at most 255' merge "$work/b.jsonl" "$work/b.jsonl"
-refuses 'expected 2 to 1024 traces' merge "$llm"
+refuses 2 'expected a command'
+refuses 2 'did you mean info' inof
+refuses 2 'unknown command' xyzzy "$llm"
+refuses 2 'unknown option' --quiet
+refuses 2 'expected a trace' info
+refuses 2 'expected a trace' lint
+refuses 2 'expected a trace' convert
+refuses 2 'expected one trace and one output' convert "$llm" a.json b.json
+refuses 2 'expected one output' convert --output=a.json "$llm" b.json
+refuses 2 'no format has this ending' convert "$llm" a.csv
+refuses 2 '--to=csv: expected one of gpupool_binary' convert --to=csv "$llm"
+refuses 2 '--output=: expected a path' convert --output= "$llm"
+refuses 2 '/nonexistent/x.json: No such file' convert "$llm" /nonexistent/x.json
+refuses 2 'nowhere.json' convert nowhere.json x.json
+refuses 2 'bad.jsonl:3: ' info "$work/bad.jsonl"
+refuses 2 '--gpu=x: expected a whole number' info --gpu=x "$llm"
+refuses 2 '--memory=gpu: expected device, host or any' info --memory=gpu "$llm"
+refuses 2 '--ends=in: expected exclusive or inclusive' info --ends=in "$llm"
+refuses 2 '--level=bad: expected error, warning or note' lint --level=bad "$llm"
+refuses 2 'expected one of --events' slice "$llm"
+refuses 2 'expected one of --events' slice --events=1.. --time=1.. "$llm"
+refuses 2 '--events=5: expected FROM..TO' slice --events=5 "$llm"
+refuses 2 '--events=0: expected a whole number from 1' slice --events=0..5 "$llm"
+refuses 2 'expected a whole number' slice --events=x..5 "$llm"
+refuses 2 'nothing lies in this part' slice --events=5..2 "$llm"
+refuses 2 'nothing lies in this part' slice --events=20000.. "$llm"
+refuses 2 '--time=1x..2: expected FROM..TO' slice --time=1x..2 "$llm"
+refuses 2 '--time=-5..2: expected FROM..TO' slice --time=-5..2 "$llm"
+refuses 2 '--mark=zz: the trace has no such mark' slice --mark=zz "$llm"
+refuses 2 'no such mark behind' slice --mark='step 8' --to-mark='step 7' "$llm"
+refuses 2 'nothing lies in this part' slice --to-mark='live before the cut' "$llm"
+refuses 2 'nothing lies' slice --events=1.. "$traces/tiny_empty.json"
+refuses 2 '"pool" is 400, expected at most 255' merge "$work/b.jsonl" "$work/b.jsonl"
+refuses 2 'expected 2 to 1024 traces' merge "$llm"
 
 echo "1..$n"
 [ $failed -eq 0 ]

@@ -16,23 +16,7 @@ traces=$(cd "$traces" && pwd) || exit 99
 LC_ALL=C
 export LC_ALL
 . "$suites/cli.sh"
-
-# run ARGUMENT...: sets $code, and the files out and err.
-run() {
-	command="gpupool-tune $*"
-	"$tune" "$@" >out 2>err
-	code=$?
-}
-
-# refuses WORDS ARGUMENT...: exit 2, nothing on stdout, one line with the words.
-refuses() {
-	words=$1
-	shift
-	run "$@"
-	[ "$code" -eq 2 ] && [ ! -s out ] && [ "$(lines err)" -eq 1 ] &&
-		has err '^gpupool-tune: ' "$words"
-	ok $? "refused: $*"
-}
+tool=gpupool-tune program=$tune
 
 # ---- information ----
 
@@ -160,23 +144,23 @@ ok $? "several recordings"
 
 # ---- refusals ----
 
-refuses 'expected a recording'
-refuses 'No such file' nothing.json
-refuses 'Unrecognized CachingAllocator option: max_split, did you mean' --conf=max_split:5 cut.jsonl
-refuses 'too small, must be >= 20' --conf=max_split_size_mb:5 cut.jsonl
-refuses 'single True/False' --conf=expandable_segments:yes cut.jsonl
-refuses 'expecting .* value\|expected : after' --conf=expandable_segments cut.jsonl
-refuses 'two ways to say the same' --limit=1GiB --conf=per_process_memory_fraction:0.5 cut.jsonl
-refuses 'since PyTorch 2.11' --torch-version=2.5 --conf=large_segment_size_mb:30 cut.jsonl
-refuses 'expected one such as' --torch-version=1.13 cut.jsonl
-refuses 'expected auto, memory, speed or fit' --goal=money cut.jsonl
-refuses 'expected full, short or none' --grid=huge cut.jsonl
-refuses 'from 2 MiB' --capacity=1 cut.jsonl
-refuses 'without --no-search' --goal=fit --no-search cut.jsonl
-refuses 'a decorator' --alloc=check cut.jsonl
-refuses 'alloc=nothing' --alloc=nothing cut.jsonl
-refuses 'profile' --profile=/nonexistent cut.jsonl
-refuses 'from 1 to 1024' --threads=0 cut.jsonl
+refuses 2 'expected a recording'
+refuses 2 'No such file' nothing.json
+refuses 2 'Unrecognized CachingAllocator option: max_split, did you mean' --conf=max_split:5 cut.jsonl
+refuses 2 'too small, must be >= 20' --conf=max_split_size_mb:5 cut.jsonl
+refuses 2 'single True/False' --conf=expandable_segments:yes cut.jsonl
+refuses 2 'expecting .* value\|expected : after' --conf=expandable_segments cut.jsonl
+refuses 2 'two ways to say the same' --limit=1GiB --conf=per_process_memory_fraction:0.5 cut.jsonl
+refuses 2 'since PyTorch 2.11' --torch-version=2.5 --conf=large_segment_size_mb:30 cut.jsonl
+refuses 2 'expected one such as' --torch-version=1.13 cut.jsonl
+refuses 2 'expected auto, memory, speed or fit' --goal=money cut.jsonl
+refuses 2 'expected full, short or none' --grid=huge cut.jsonl
+refuses 2 'from 2 MiB' --capacity=1 cut.jsonl
+refuses 2 'without --no-search' --goal=fit --no-search cut.jsonl
+refuses 2 'a decorator' --alloc=check cut.jsonl
+refuses 2 'alloc=nothing' --alloc=nothing cut.jsonl
+refuses 2 'profile' --profile=/nonexistent cut.jsonl
+refuses 2 'from 1 to 1024' --threads=0 cut.jsonl
 if [ -c /dev/full ]; then
 	command="cut.jsonl >/dev/full"
 	"$tune" cut.jsonl >/dev/full 2>err
