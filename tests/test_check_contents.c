@@ -302,6 +302,39 @@ static void check_goes_on_for_long(void **state)
 	gp_device_close(dev);
 }
 
+/* The driver's pool frees a deferred block at once, on a stream of its own: it is compared before that,
+ * and never after. */
+static void check_is_done_with_what_the_driver_took(void **state)
+{
+	struct gp_device *dev = open_device();
+	struct gp_request req = { .size = 5000 };
+	struct gp_allocator *a = NULL;
+	struct gp_block block;
+	char why[200] = "";
+
+	(void)state;
+	if (dev->info.async) {
+		if (gp_allocator_create("async:deferred=helper", dev, NULL, &a, why, sizeof(why)) ||
+		    gp_allocator_wrap("check", a, &a, why, sizeof(why)))
+			fail_msg("%s", why);
+		assert_int_equal(gp_alloc(a, &req, &block), 0);
+		assert_int_equal(gp_defer(a, block.addr, 1), 0);
+		/* On a GPU nobody can write there any more. */
+		if (!on_cuda)
+			good(dev, gp_device_fill(dev, block.addr, 64, 7, 0));
+		nothing_caught(a);
+		assert_int_equal(gp_complete(a, block.addr, 1), 0);
+		nothing_caught(a);
+		assert_int_equal(gp_alloc(a, &req, &block), 0);
+		good(dev, gp_device_fill(dev, block.addr, 64, 7, 0));
+		(void)gp_defer(a, block.addr, 2);
+		caught(a, "request 2 (", "byte 0 is ");
+		(void)gp_complete(a, block.addr, 2);
+		gp_allocator_destroy(a);
+	}
+	gp_device_close(dev);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -312,6 +345,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(check_sees_what_is_not_device_memory),
 		cmocka_unit_test(check_sees_a_missing_wait),
 		cmocka_unit_test(check_goes_on_for_long),
+		cmocka_unit_test(check_is_done_with_what_the_driver_took),
 	};
 
 	return both_main(argc, argv, tests, GP_ARRAY_LEN(tests));
